@@ -170,6 +170,16 @@ using AgainFn = Output (*)(const Node& node, const Outputs& inputs);
 // that of these rows. Invalid where its attributes make it another thing.
 using RowsTakenFn = Output (*)(const Node& node);
 
+// Of a node's output of which only some rows are there, the first ones along
+// dimension 0: the int64 scalar that says how many, an output of the node or
+// an input. Its shape is what it has at most; what lies behind those rows is
+// nobody's to read. Invalid where all of it is there.
+using CounterFn = Output (*)(const Node& node, int output);
+
+// Whether a node reads, of its input `input` of which some rows are there, no
+// others.
+using ReadsCountedFn = bool (*)(const Node& node, int input);
+
 // The marker for ops without a gradient (comparisons, integers, random).
 // Autograd stops there as if the derivative were zero.
 Outputs NotDifferentiable(const Node& node, const Outputs& dy);
@@ -227,9 +237,11 @@ struct OpDef {
   FixedList<ArgDef, 6> outputs = {{"y"}};
   FixedList<TypeVar, 3> types = {{"T", kFloating}};
   FixedList<AttrDef, 10> attrs = {};
-  ShapeFn shape = nullptr;           // null: outputs have input 0's shape
-  GradientFn gradient = nullptr;     // required, or NotDifferentiable
-  RowsTakenFn rows_taken = nullptr;  // null: it takes no rows of input 0
+  ShapeFn shape = nullptr;                 // null: outputs have input 0's shape
+  GradientFn gradient = nullptr;           // required, or NotDifferentiable
+  RowsTakenFn rows_taken = nullptr;        // null: it takes no rows of input 0
+  CounterFn counter = nullptr;             // null: all of each output is there
+  ReadsCountedFn reads_counted = nullptr;  // null: it reads all of each input
 
   // Traits.
   bool stateful = false;  // never folded or merged (random, variables)

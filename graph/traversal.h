@@ -21,6 +21,12 @@ inline const Output& ViewRoot(const Output& output) {
   return *root;
 }
 
+// How many rows of it are there (OpDef::counter); invalid: all.
+inline Output CounterOf(const Output& output) {
+  const CounterFn counter = output.node().op().counter;
+  return counter == nullptr ? Output() : counter(output.node(), output.index());
+}
+
 // Calls fn(node) for every node that `node` waits for: one call for each edge.
 template <typename Fn>
 void ForEachDependency(const Node& node, Fn&& fn) {

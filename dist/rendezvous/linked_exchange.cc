@@ -189,6 +189,7 @@ Status LinkedRendezvous::Run::StartReceive(const Edge& edge,
   slot->staged = std::move(staged);
   slot->from = link.get();
   slot->sender = edge.sender;
+  slot->some = edge.some;
   slot->expects = true;
   link->Post(FrameFor(FrameKind::kWant, edge));
   return {};
@@ -236,6 +237,13 @@ Status LinkedRendezvous::Run::AwaitArrival(const Edge& edge) {
   return status.ok() ? status_ : status;
 }
 
+size_t LinkedRendezvous::Run::ReceivedBytes(const Edge& edge) {
+  if (IsLocal(edge)) return local_->ReceivedBytes(edge);
+  MutexLock lock(mutex_);
+  const Result<Slot*> slot = SlotOf(edge);
+  return slot.ok() ? (*slot)->into.size() : 0;
+}
+
 bool LinkedRendezvous::Run::Received(const Edge& edge, Waker& waker) {
   if (IsLocal(edge)) return local_->Received(edge, waker);
   MutexLock lock(mutex_);
@@ -279,13 +287,16 @@ Status LinkedRendezvous::Run::Arrive(Link& link, const Frame& frame) {
     if (slot != nullptr && (!slot->expects || slot->from != &link)) {
       slot = nullptr;
     }
-    if (slot != nullptr &&
-        (frame.key != slot->sender || frame.bytes != slot->into.size())) {
-      slot->error = DataLoss(
-          fmt::format("edge {}: {} has sent {} bytes of incarnation {:x}, "
-                      "wanted {} of {:x}",
-                      frame.count, link.peer(), frame.bytes, frame.key,
-                      slot->into.size(), slot->sender));
+    const bool fits = slot != nullptr && frame.key == slot->sender &&
+                      (slot->some ? frame.bytes <= slot->into.size()
+                                  : frame.bytes == slot->into.size());
+    if (fits) slot->into = slot->into.first(frame.bytes);
+    if (slot != nullptr && !fits) {
+      slot->error = DataLoss(fmt::format(
+          "edge {}: {} has sent {} bytes of incarnation {:x}, "
+          "wanted {}{} of {:x}",
+          frame.count, link.peer(), frame.bytes, frame.key,
+          slot->some ? "at most " : "", slot->into.size(), slot->sender));
       slot->arrived = true;
       slot->expects = false;
       Wake(*slot);

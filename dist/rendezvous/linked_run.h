@@ -26,6 +26,7 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   Status WaitSent(const Edge& edge, const DeviceView& from) override;
   Status StartReceive(const Edge& edge, const DeviceView& into) override;
   Status WaitReceived(const Edge& edge, const DeviceView& into) override;
+  size_t ReceivedBytes(const Edge& edge) override;
   bool Sent(const Edge& edge, Waker& waker) override;
   bool Received(const Edge& edge, Waker& waker) override;
 
@@ -64,9 +65,10 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
     // On the way from or to an accelerator. Kept while the run has parts.
     DeviceTransfers::BlockPtr staged;
     // The receiver's.
-    MutableBytes into;
+    MutableBytes into;  // of an edge of which some may come, what has, at last
     const Link* from = nullptr;
     uint64_t sender = 0;
+    bool some = false;
     bool expects = false;
     bool landing = false;  // the link writes to `into` right now
     bool arrived = false;

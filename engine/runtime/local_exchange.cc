@@ -54,7 +54,7 @@ Status LocalRendezvous::LocalExchange::StartReceive(const Edge& edge,
     SLUICE_RETURN_IF_ERROR(slot->pinned.Reserve(edge.bytes, into.accelerator));
     slot->into = slot->pinned.data();
   }
-  slot->wanted = {edge.sender, edge.bytes};
+  slot->wanted = {edge.sender, edge.bytes, edge.some};
   State empty = State::kEmpty;
   slot->state.compare_exchange_strong(empty, State::kWanted);
   return {};
@@ -66,18 +66,24 @@ Status LocalRendezvous::LocalExchange::WaitReceived(const Edge& edge,
   if (std::exchange(slot->asked, false)) Forget(*slot);
   Status waited = WaitForSender(*slot);
   if (!Arrived(slot->state.load()) && TurnAway(*slot)) return waited;
-  if (slot->sent != slot->wanted) {
+  if (!slot->wanted.Takes(slot->sent)) {
     return DataLoss(fmt::format(
-        "'{}': {} bytes of incarnation {:x} came, wanted {} of {:x}", edge.name,
-        slot->sent.bytes, slot->sent.sender, edge.bytes, edge.sender));
+        "'{}': {} bytes of incarnation {:x} came, wanted {}{} of {:x}",
+        edge.name, slot->sent.bytes, slot->sent.sender,
+        edge.some ? "at most " : "", edge.bytes, edge.sender));
   }
   if (into.accelerator != nullptr) return CopyIn(*slot, edge, into);
   if (slot->state.load() != State::kBuffered) return {};  // it is there
   if (slot->copied_out.set()) {
     SLUICE_RETURN_IF_ERROR(slot->copied_out.event()->Wait());
   }
-  Copy(into.data, slot->buffer.data(), edge.bytes);
+  Copy(into.data, slot->buffer.data(), slot->sent.bytes);
   return {};
+}
+
+size_t LocalRendezvous::LocalExchange::ReceivedBytes(const Edge& edge) {
+  const Result<Slot*> slot = SlotOf(edge);
+  return slot.ok() ? (*slot)->sent.bytes : 0;
 }
 
 bool LocalRendezvous::LocalExchange::Received(const Edge& edge, Waker& waker) {
@@ -173,7 +179,7 @@ auto LocalRendezvous::LocalExchange::SlotOf(const Edge& edge) -> Result<Slot*> {
 
 bool LocalRendezvous::LocalExchange::MayWrite(Slot& slot) {
   State wanted = State::kWanted;
-  return slot.state.load() == wanted && slot.wanted == slot.sent &&
+  return slot.state.load() == wanted && slot.wanted.Takes(slot.sent) &&
          slot.state.compare_exchange_strong(wanted, State::kWriting);
 }
 

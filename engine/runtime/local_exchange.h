@@ -26,6 +26,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
   Status WaitSent(const Edge& edge, const DeviceView& from) override;
   Status StartReceive(const Edge& edge, const DeviceView& into) override;
   Status WaitReceived(const Edge& edge, const DeviceView& into) override;
+  size_t ReceivedBytes(const Edge& edge) override;
   bool Received(const Edge& edge, Waker& waker) override;
 
   // --- For LocalRendezvous, under its lock -----------------------------------
@@ -58,7 +59,12 @@ class LocalRendezvous::LocalExchange final : public Exchange {
   struct Parcel {
     uint64_t sender = 0;
     size_t bytes = 0;
-    friend bool operator==(const Parcel&, const Parcel&) = default;
+    bool some = false;  // the receiver's: at most `bytes`
+    // Of the receiver's, whether that is it.
+    bool Takes(const Parcel& sent) const {
+      return sent.sender == sender &&
+             (some ? sent.bytes <= bytes : sent.bytes == bytes);
+    }
   };
   struct Slot {
     std::atomic<State> state{State::kEmpty};

@@ -32,6 +32,8 @@ struct Edge {
   uint64_t sender = 0, receiver = 0;  // the devices' incarnations
   size_t bytes = 0;
   std::string name;  // for messages
+  // The receiver's: `bytes` is what may come at most.
+  bool some = false;
 };
 
 // A tensor where it is. On an accelerator it is there when the work is done
@@ -64,8 +66,12 @@ class Exchange {
   // then they are what was sent. On an accelerator: for work that is added to
   // the compute queue from then on.
   virtual Status StartReceive(const Edge& edge, const DeviceView& into) = 0;
-  // What arrived of another size or sender than the edge's is an error.
+  // What arrived of another size or sender than the edge's is an error; of an
+  // edge of which some may come, what is more.
   virtual Status WaitReceived(const Edge& edge, const DeviceView& into) = 0;
+  // What WaitReceived, which was ok, has received. Behind that the view's bytes
+  // may have been written to.
+  virtual size_t ReceivedBytes(const Edge& edge) { return edge.bytes; }
 
   // Whether WaitSent and WaitReceived would return without waiting for another
   // part: it has come so far, the run was aborted, the deadline has passed. If

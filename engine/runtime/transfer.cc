@@ -1,5 +1,9 @@
 #include "engine/runtime/transfer.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 
 #include "engine/runtime/rendezvous.h"
@@ -24,7 +28,12 @@ Status Do(Call call, Exchange& exchange, const Edge& edge,
   return Internal("no such transfer");
 }
 
-class TransferKernel final : public Kernel {
+size_t RowBytes(const TensorType& type) {
+  return static_cast<size_t>(type.shape.elements(1, type.shape.rank())) *
+         SizeOf(type.dtype);
+}
+
+class TransferKernel : public Kernel {
  public:
   // The view is of the first input, or, of a node without any, the output.
   TransferKernel(const KernelSpec& spec, Call call)
@@ -62,11 +71,82 @@ class TransferKernel final : public Kernel {
   }
   Transfer transfer() const { return {call_, &edge_}; }
 
+ protected:
+  Edge edge_;
+
  private:
-  const Edge edge_;
   const Call call_;
   const bool of_input_;
 };
+
+// The same for the first rows of a tensor, as many as are counted when the step
+// runs: of host memory, since the count has to be at hand.
+class CountedSend final : public TransferKernel {
+ public:
+  explicit CountedSend(const KernelSpec& spec)
+      : TransferKernel(spec, Call::kSendStart),
+        most_(spec.inputs[0].shape[0]),
+        row_bytes_(RowBytes(spec.inputs[0])) {}
+
+  Status Run(const KernelContext& c) override {
+    const int64_t count = *c.input<int64_t>(1);
+    if (count < 0 || count > most_) {
+      return OutOfRange(fmt::format("'{}': {} rows of {} are to be sent",
+                                    edge_.name, count, most_));
+    }
+    edge_.bytes = static_cast<size_t>(count) * row_bytes_;
+    return TransferKernel::Run(c);
+  }
+
+ private:
+  const int64_t most_;
+  const size_t row_bytes_;
+};
+
+class CountedReceive final : public TransferKernel {
+ public:
+  CountedReceive(const KernelSpec& spec, Call call)
+      : TransferKernel(spec, call),
+        waits_(call == Call::kRecvWait),
+        knows_(spec.inputs.size() > 1),
+        most_(spec.outputs[0].shape[0]),
+        row_bytes_(RowBytes(spec.outputs[0])) {
+    edge_.some = true;
+  }
+
+  Status Run(const KernelContext& c) override {
+    SLUICE_RETURN_IF_ERROR(TransferKernel::Run(c));
+    if (!waits_) return {};
+    // No more than there is room for.
+    const size_t bytes = c.step().exchange->ReceivedBytes(edge_);
+    const int64_t count =
+        knows_ ? *c.input<int64_t>(1)
+               : static_cast<int64_t>(bytes / std::max<size_t>(row_bytes_, 1));
+    if (count < 0 || count > most_ ||
+        static_cast<size_t>(count) * row_bytes_ != bytes) {
+      return DataLoss(fmt::format(
+          "'{}': {} bytes came, wanted {} rows of {} bytes", edge_.name, bytes,
+          knows_ ? fmt::to_string(count) : "some", row_bytes_));
+    }
+    *c.output<int64_t>(1) = count;
+    return {};
+  }
+
+ private:
+  const bool waits_, knows_;
+  const int64_t most_;
+  const size_t row_bytes_;
+};
+
+Result<KernelPtr> MakeSendStart(const KernelSpec& spec, DeviceType device) {
+  if (spec.inputs.size() == 1) {
+    return KernelPtr(std::make_unique<TransferKernel>(spec, Call::kSendStart));
+  }
+  if (device != DeviceType::kCpu) {
+    return Unimplemented("what is counted is sent from the host's memory");
+  }
+  return KernelPtr(std::make_unique<CountedSend>(spec));
+}
 
 }  // namespace
 
@@ -85,10 +165,27 @@ void RegisterTransferKernels(KernelTable& table, DeviceType device) {
            return KernelPtr(std::make_unique<TransferKernel>(spec, call));
          }});
   };
-  add("SendStart", Call::kSendStart);
+  table.Register({.op = "SendStart",
+                  .device = device,
+                  .provider = "own",
+                  .make = [device](const KernelSpec& spec) {
+                    return MakeSendStart(spec, device);
+                  }});
   add("SendWait", Call::kSendWait);
   add("RecvStart", Call::kRecvStart);
   add("RecvWait", Call::kRecvWait);
+  if (device != DeviceType::kCpu) return;
+  const auto add_rows = [&](const char* op, Call call) {
+    table.Register(
+        {.op = op,
+         .device = device,
+         .provider = "own",
+         .make = [call](const KernelSpec& spec) -> Result<KernelPtr> {
+           return KernelPtr(std::make_unique<CountedReceive>(spec, call));
+         }});
+  };
+  add_rows("RecvRowsStart", Call::kRecvStart);
+  add_rows("RecvRowsWait", Call::kRecvWait);
 }
 
 }  // namespace sluice

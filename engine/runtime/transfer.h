@@ -1,5 +1,6 @@
 // The kernels of SendStart, SendWait, RecvStart and RecvWait: one code for all
-// devices, since it is the rendezvous that knows how to reach their memory.
+// devices, since it is the rendezvous that knows how to reach their memory. On
+// the host also of what sends and receives some rows, as many as are counted.
 #ifndef SLUICE_ENGINE_RUNTIME_TRANSFER_H_
 #define SLUICE_ENGINE_RUNTIME_TRANSFER_H_
 

@@ -1,6 +1,7 @@
 #include "graph/ops/control.h"
 
 #include "graph/ops/tables.h"
+#include "graph/traversal.h"
 
 namespace sluice {
 namespace {
@@ -63,10 +64,31 @@ constexpr OpDef EdgeOp(const char* name, const char* doc, OpKind kind) {
           .stateful = true};
 }
 
+// How many rows of x, with or without it, are sent or wanted.
+constexpr ArgDef kCount = {.name = "count", .type = "int64", .optional = true};
+
+Status EdgeShape(InferContext& c) {
+  if (c.num_inputs() > 1 && !c.input(1).scalar()) {
+    return InvalidArgument("the count is no scalar");
+  }
+  if (c.num_inputs() > 1 && c.input(0).rank() < 1) {
+    return InvalidArgument("x has no rows to be counted");
+  }
+  c.SetOutput(0, c.input(0));
+  return {};
+}
+
 constexpr OpDef SendStartOp() {
   OpDef op = EdgeOp("SendStart",
-                    "Begins to hand x to the RecvWait of the same key; y is x.",
+                    "Begins to hand x, or its first `count` rows, to the wait "
+                    "of the same key; y is x.",
                     OpKind::kSend);
+  op.inputs = {{"x"}, kCount};
+  op.shape = EdgeShape;
+  op.reads_counted = [](const Node& node, int input) -> bool {
+    return input == 0 && node.num_inputs() > 1 &&
+           CounterOf(node.input(0)) == node.input(1);
+  };
   op.view = true;
   op.runs = true;
   op.wait = "SendWait";
@@ -103,6 +125,35 @@ constexpr OpDef RecvWaitOp() {
       EdgeOp("RecvWait", "Waits until x has come; y is x.", OpKind::kReceive);
   op.view = true;
   op.runs = true;
+  return op;
+}
+
+constexpr OpDef RecvRowsStartOp() {
+  OpDef op = RecvStartOp();
+  op.name = "RecvRowsStart";
+  op.doc =
+      "Gives room to as many rows as the SendStart of the same key may send.";
+  op.wait = "RecvRowsWait";
+  return op;
+}
+constexpr OpDef RecvRowsWaitOp() {
+  OpDef op = RecvWaitOp();
+  op.name = "RecvRowsWait";
+  op.doc =
+      "Waits until rows of x have come, `count` if it is given; y is x, with "
+      "as "
+      "many rows as the other output says.";
+  op.inputs = {{"x"}, kCount};
+  op.outputs = {{"y"}, {"count", "int64"}};
+  op.shape = [](InferContext& c) -> Status {
+    if (c.input(0).rank() < 1) return InvalidArgument("x has no rows");
+    c.SetOutput(1, {});
+    return EdgeShape(c);
+  };
+  op.counter = [](const Node& node, int output) -> Output {
+    if (output != 0) return {};
+    return node.num_inputs() > 1 ? node.input(1) : node.output(1);
+  };
   return op;
 }
 
@@ -166,6 +217,8 @@ constexpr OpDef kControlOps[] = {
     SendWaitOp(),
     RecvStartOp(),
     RecvWaitOp(),
+    RecvRowsStartOp(),
+    RecvRowsWaitOp(),
 };
 
 }  // namespace

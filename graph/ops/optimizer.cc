@@ -8,6 +8,7 @@
 
 #include "engine/semantics/optimizer.h"
 #include "graph/ops/tables.h"
+#include "graph/traversal.h"
 
 namespace sluice {
 namespace {
@@ -247,6 +248,15 @@ Status ApplyRowsShape(InferContext& c) {
   return {};
 }
 
+// Of slices those whose rows are counted alike: the others' rows are none
+// (PadRows).
+bool ReadsSlices(const Node& node, int input) {
+  const int rows = RowsInput(node.op());
+  const Node& padded = node.input(rows).node();
+  return input == rows - 1 && padded.op().reads_counted != nullptr &&
+         CounterOf(padded.input(0)) == CounterOf(node.input(input));
+}
+
 // Four slices of three rows: two of one row, and one of none.
 constexpr Probe RowsProbe(const OpDef& one, const Probe& probe) {
   const int gradient = GradientInput(one);
@@ -282,6 +292,7 @@ constexpr OpDef RowsOp(const OpDef& one, const char* name) {
   op.types = {{"T", kFloatDouble}, {"I", kIndex}};
   op.shape = ApplyRowsShape;
   op.scatters = true;
+  op.reads_counted = ReadsSlices;
   op.list_op = nullptr;
   op.probes = {RowsProbe(one, one.probes[0]), RowsProbe(one, one.probes[1])};
   return op;

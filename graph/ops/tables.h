@@ -29,6 +29,7 @@ std::span<const OpDef> ShapeOps();              // shape.cc
 std::span<const OpDef> ArrayOps();              // array.cc
 std::span<const OpDef> SliceOps();              // slice.cc
 std::span<const OpDef> IndexOps();              // index.cc
+std::span<const OpDef> CountedRowsOps();        // counted_rows.cc
 std::span<const OpDef> RandomOps();             // random.cc
 std::span<const OpDef> OptimizerOps();          // optimizer.cc
 std::span<const OpDef> CollectiveOps();         // collective.cc
@@ -41,12 +42,12 @@ constexpr OpDef Follows(OpDef op) {
 
 inline std::vector<std::span<const OpDef>> BuiltInOps() {
   return {
-      StateOps(),      ControlOps(),   ElementwiseOps(), ElementwiseBinaryOps(),
-      ActivationOps(), FusedOps(),     ReduceOps(),      MatMulOps(),
-      ConvOps(),       ConvOhwiOps(),  PoolOps(),        NormOps(),
-      FusedNormOps(),  DropoutOps(),   SoftmaxOps(),     LossOps(),
-      ShapeOps(),      ArrayOps(),     SliceOps(),       IndexOps(),
-      RandomOps(),     OptimizerOps(), CollectiveOps()};
+      StateOps(),       ControlOps(),  ElementwiseOps(), ElementwiseBinaryOps(),
+      ActivationOps(),  FusedOps(),    ReduceOps(),      MatMulOps(),
+      ConvOps(),        ConvOhwiOps(), PoolOps(),        NormOps(),
+      FusedNormOps(),   DropoutOps(),  SoftmaxOps(),     LossOps(),
+      ShapeOps(),       ArrayOps(),    SliceOps(),       IndexOps(),
+      CountedRowsOps(), RandomOps(),   OptimizerOps(),   CollectiveOps()};
 }
 
 }  // namespace sluice

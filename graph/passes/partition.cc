@@ -84,6 +84,37 @@ class Partitioner {
         }
       }
     }
+    for (const Node* node : order_) FindCounters(*node);
+  }
+
+  // What counts the rows that leave a node has to be where they go: the first
+  // that it counts bring it along.
+  void FindCounters(const Node& node) {
+    const auto found = crossings_.find(&node);
+    if (found == crossings_.end()) return;
+    for (const Crossing& crossing : found->second) {
+      if (crossing.index == kDone) continue;
+      const Output counter = CounterOf(node.output(crossing.index));
+      if (!counter.valid() || counter.node().device() == crossing.to) continue;
+      const Shape& shape = node.output_type(crossing.index).shape;
+      const bool shows = shape.elements(1, shape.rank()) > 0;
+      if (shows && counter.node().device() == node.device()) {
+        carriers_.emplace(std::pair(counter, crossing.to),
+                          std::pair(&node, crossing));
+      }
+      // By itself, if nothing brings it along. A counter is a scalar, and of
+      // another node's crossings, or of an output behind this one.
+      crossings_[&counter.node()].insert({counter.index(), crossing.to});
+    }
+  }
+
+  // What brings it along; null: nothing does.
+  const std::pair<const Node*, Crossing>* CarrierOf(
+      const Node& node, const Crossing& crossing) const {
+    if (crossing.index == kDone) return nullptr;
+    const auto found =
+        carriers_.find({node.output(crossing.index), crossing.to});
+    return found == carriers_.end() ? nullptr : &found->second;
   }
 
   Graph& Part(const std::string& device) {
@@ -139,7 +170,9 @@ class Partitioner {
     for (Node* control : controls) copy.AddControlInput(control);
     copies_[&node] = &copy;
     if (auto it = crossings_.find(&node); it != crossings_.end()) {
-      for (const Crossing& crossing : it->second) Start(copy, node, crossing);
+      for (const Crossing& crossing : it->second) {
+        if (CarrierOf(node, crossing) == nullptr) Start(copy, node, crossing);
+      }
     }
   }
 
@@ -149,7 +182,9 @@ class Partitioner {
     if (node.device() == device) {
       return copies_.at(&node)->output(output.index());
     }
-    return Receive(node, {output.index(), device}).output(0);
+    const Crossing crossing = {output.index(), device};
+    const bool carried = CarrierOf(node, crossing) != nullptr;
+    return Receive(node, crossing).output(carried ? 1 : 0);
   }
 
   // Null: nothing to wait for.
@@ -221,35 +256,61 @@ class Partitioner {
     const std::string& here = node.device();
     const Output value = done ? EmptyTensor(here, node)
                               : Steady(copy.output(crossing.index), node);
+    const Output counter =
+        done ? Output() : CounterOf(copy.output(crossing.index));
     const std::string key = Key(node, crossing);
+    std::vector<Output> sent = {value};
+    if (counter.valid()) sent.push_back(counter);
     Node& send =
         AddNew(EndName(node, crossing, "send", crossing.to), "SendStart",
-               EdgeAttrs(key), {value}, {value.type()}, node, here);
+               EdgeAttrs(key), std::move(sent), {value.type()}, node, here);
     if (done) send.AddControlInput(&copy);
     Attributes received = EdgeAttrs(key);
     received.Set("dtype", value.dtype());
     received.Set("shape", value.shape());
     Node& recv =
-        AddNew(EndName(node, crossing, "recv", here), "RecvStart",
+        AddNew(EndName(node, crossing, "recv", here),
+               counter.valid() ? "RecvRowsStart" : "RecvStart",
                std::move(received), {}, {value.type()}, node, crossing.to);
     ends_[{&node, crossing}] = {&send, &recv};
   }
 
+  // Of rows that come, what says where they go how many; nothing where they
+  // say it themselves.
+  std::vector<Output> CountOfRows(const Node& node, const Crossing& crossing) {
+    const Output counter = CounterOf(node.output(crossing.index));
+    const auto* carrier =
+        CarrierOf(counter.node(), {counter.index(), crossing.to});
+    const bool own = carrier != nullptr && carrier->first == &node &&
+                     carrier->second.index == crossing.index;
+    if (own) return {};
+    return {Local(counter, crossing.to)};
+  }
+
   // When the receiver first needs it.
   Node& Receive(const Node& node, const Crossing& crossing) {
-    Ends& ends = ends_.at({&node, crossing});
-    if (ends.received == nullptr) {
-      const auto wait = [&](const char* name, const char* op, Node& start,
-                            const std::string& other,
-                            std::vector<TensorType> types) -> Node& {
-        return AddNew(EndName(node, crossing, name, other), op,
-                      EdgeAttrs(start.attrs().String("key")), {start.output(0)},
-                      std::move(types), node, start.device());
-      };
-      ends.received = &wait("received", "RecvWait", *ends.recv, node.device(),
-                            {ends.recv->output_type(0)});
-      wait("sent", "SendWait", *ends.send, crossing.to, {});
+    if (const auto* carrier = CarrierOf(node, crossing)) {
+      return Receive(*carrier->first, carrier->second);
     }
+    Ends& ends = ends_.at({&node, crossing});
+    if (ends.received != nullptr) return *ends.received;
+    const auto wait = [&](const char* name, Node& start,
+                          const std::string& other, std::vector<Output> count,
+                          std::vector<TensorType> types) -> Node& {
+      count.insert(count.begin(), start.output(0));
+      return AddNew(EndName(node, crossing, name, other), start.op().wait,
+                    EdgeAttrs(start.attrs().String("key")), std::move(count),
+                    std::move(types), node, start.device());
+    };
+    std::vector<TensorType> types = {ends.recv->output_type(0)};
+    std::vector<Output> count;
+    if (ends.send->num_inputs() > 1) {
+      types.push_back(ends.send->input(1).type());
+      count = CountOfRows(node, crossing);
+    }
+    ends.received = &wait("received", *ends.recv, node.device(),
+                          std::move(count), std::move(types));
+    wait("sent", *ends.send, crossing.to, {}, {});
     return *ends.received;
   }
 
@@ -278,6 +339,9 @@ class Partitioner {
   std::map<std::pair<const Node*, Crossing>, Ends> ends_;
   std::map<std::string, Node*> empty_;  // by device
   std::map<Output, Node*> steady_;      // copies, by what they are of
+  // Of counters, and the device that they go to: what brings them along.
+  std::map<std::pair<Output, std::string>, std::pair<const Node*, Crossing>>
+      carriers_;
 };
 
 }  // namespace

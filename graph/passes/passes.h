@@ -39,7 +39,8 @@ using Partitions = std::map<std::string, std::unique_ptr<Graph>>;
 // Legality of the IR: edges stay within the graph, no cycles, operand counts,
 // attributes, dtypes and shapes agree with the op's record, a start has one
 // wait and no other user, a send and its receive agree where both are here,
-// variables are updated only through Variable nodes. Names the offending node.
+// variables are updated only through Variable nodes, of what is there in part
+// (OpDef::counter) nobody reads more. Names the offending node.
 // (That writes of one variable are ordered holds for steps, not for whole
 // graphs, which may hold alternatives: OrderVariables checks it.)
 Status Verify(const Graph& graph);
@@ -102,6 +103,11 @@ Status Place(Graph& graph, const DeviceDescriptions& devices);
 // those that update a variable, which stay beside it. An error where there is
 // no CPU, or a device's description names no kernels at all.
 Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices);
+
+// Moves what counts rows when the step runs, and what reads so many
+// (OpDef::counter), to a CPU, of its task where that has one, from devices that
+// have no kernel for it: the host has to know how many it sends.
+Status CountOnCpu(Graph& graph, const DeviceDescriptions& devices);
 
 // Moves the collectives of accelerators to the first CPU, if there is one,
 // unless all of the step are on the device `meets_on`, have kernels there and
@@ -190,7 +196,9 @@ Status StartCollectives(Graph& graph);
 // right before the first consumer, so that creation order in every part
 // restricts one topological order of the whole and parts run in that order
 // cannot deadlock. What is sent of variables that others may write meanwhile is
-// a copy. The edges have no numbers yet, the devices no incarnations
+// a copy. Of what has a counter the rows that are there are sent, and the first
+// tensor of that counter brings the count along. The edges have no numbers yet,
+// the devices no incarnations
 // (PartitionStep). Requires a placed graph; a device that is not described
 // shares no variables.
 Partitions Partition(const Graph& graph,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 
@@ -29,6 +30,13 @@ bool Simplifies(const Context& context) {
   return context.simplify;
 }
 
+bool AnyAccelerator(const Context& context) {
+  return std::any_of(context.devices.begin(), context.devices.end(),
+                     [](const DeviceDescription& device) {
+                       return device.type != DeviceType::kCpu;
+                     });
+}
+
 constexpr Pass kPipeline[] = {
     {"prune", "what nobody needs goes", Plain<Prune>},
     {"count_workers", "and this one's rank, in ops that hang on them",
@@ -48,6 +56,9 @@ constexpr Pass kPipeline[] = {
     {"move_unsupported", "to the CPU, with soft placement",
      [](Graph& g, const Context& c) { return MoveUnsupported(g, c.devices); },
      [](const Context& c) { return c.soft_placement; }},
+    {"count_on_cpu", "rows that are counted when the step runs",
+     [](Graph& g, const Context& c) { return CountOnCpu(g, c.devices); },
+     AnyAccelerator},
     {"meet_on_cpu", "where workers do not meet on their devices",
      [](Graph& g, const Context& c) {
        return MeetOnCpu(g, c.devices, c.meets_on);

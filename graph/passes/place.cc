@@ -2,6 +2,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include "graph/passes/passes.h"
 
@@ -36,12 +38,20 @@ Result<std::string> DeviceOfVariables(const Node& node) {
   return device;
 }
 
-// Null: there is none.
-const DeviceDescription* FirstCpu(const DeviceDescriptions& devices) {
-  const auto cpu = std::find_if(devices.begin(), devices.end(),
-                                [](const DeviceDescription& device) {
-                                  return device.type == DeviceType::kCpu;
-                                });
+// "/job:worker/task:1" of "/job:worker/task:1/gpu:0".
+std::string_view TaskOf(std::string_view device) {
+  return device.substr(0, std::min(device.rfind('/'), device.size()));
+}
+
+// Of a task; null: there is none.
+const DeviceDescription* FirstCpu(
+    const DeviceDescriptions& devices,
+    std::optional<std::string_view> task = std::nullopt) {
+  const auto cpu = std::find_if(
+      devices.begin(), devices.end(), [&](const DeviceDescription& device) {
+        return device.type == DeviceType::kCpu &&
+               (!task || TaskOf(device.name) == *task);
+      });
   return cpu == devices.end() ? nullptr : &*cpu;
 }
 
@@ -96,6 +106,19 @@ Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices) {
                     device.name));
   }
   for (const auto& node : graph.nodes()) MoveWhereItRuns(*node, *cpu, devices);
+  return {};
+}
+
+Status CountOnCpu(Graph& graph, const DeviceDescriptions& devices) {
+  for (const auto& node : graph.nodes()) {
+    const OpDef& op = node->op();
+    if (op.counter == nullptr && op.reads_counted == nullptr) continue;
+    const DeviceDescription* const own = FindDevice(devices, node->device());
+    if (own == nullptr || own->type == DeviceType::kCpu) continue;
+    const DeviceDescription* cpu = FirstCpu(devices, TaskOf(node->device()));
+    if (cpu == nullptr) cpu = FirstCpu(devices);
+    if (cpu != nullptr) MoveWhereItRuns(*node, *cpu, devices);
+  }
   return {};
 }
 

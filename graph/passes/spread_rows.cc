@@ -1,11 +1,11 @@
 // Variables whose rows are on several devices (graph/row_pieces.h) become one
-// variable a device, of the same origin. What reads rows asks all of them, each
-// for rows that it has, and takes of each what is its own; what updates rows
-// becomes an update of each, for which the others' are of no row; and a first
-// value is made where it goes, some rows at a time, so that nowhere more is
-// held than the piece. What updates all elements, or computes beside the
-// variable with each, does so with each piece, and what reads the variable
-// otherwise joins the pieces where it is (graph/passes/row_parts.h).
+// variable a device, of the same origin. What reads rows asks each for those
+// that it has, and joins them (graph/ops/counted_rows.cc); what updates rows
+// becomes an update of each by its own; and a first value is made where it
+// goes, some rows at a time, so that nowhere more is held than the piece. What
+// updates all elements, or computes beside the variable with each, does so with
+// each piece, and what reads the variable otherwise joins the pieces where it
+// is (graph/passes/row_parts.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/catch_errors.h"
+#include "engine/device.h"
 #include "engine/semantics/random.h"
 #include "graph/ops/array.h"
 #include "graph/ops/elementwise.h"
@@ -108,6 +109,13 @@ class Spreader {
   void Divide(Node& node) {
     Spread spread = {PiecesOf(node), {}};
     for (const RowPiece& piece : spread.pieces) {
+      const Result<DeviceName> named = ParseDeviceName(piece.device);
+      if (named.ok() && named->type == DeviceType::kCuda) {
+        throw Error(Code::kUnimplemented,
+                    fmt::format("'{}': some of its rows are to be on {}, which "
+                                "has no kernel for that: put them on CPUs ({})",
+                                node.name(), piece.device, node.location()));
+      }
       const TensorType type = {
           node.output_type(0).dtype,
           WithRows(node.output_type(0).shape, piece.end - piece.begin)};
@@ -127,32 +135,43 @@ class Spreader {
     const RowsTakenFn rows_taken = node.op().rows_taken;
     const Output taken = rows_taken(node);
     const NameScope names(graph_, node.name());
-    const Output rows = AsInt64(taken);
-    Shape alike = taken.shape();  // with the rows' dimensions
-    for (int i = 1; i < node.input(0).shape().rank(); ++i) alike.push_back(1);
-    Output all;
+    std::vector<Operand> joined = {taken};
+    std::vector<int64_t> ends;
     for (size_t i = 0; i < of.pieces.size(); ++i) {
-      const RowPiece& piece = of.pieces[i];
-      // What is no row of the whole is none of the first, by its number.
-      const int64_t last = piece.end - piece.begin - 1;
-      Output here = rows;
-      if (i > 0) {
-        here = Minimum(Maximum(rows - piece.begin, int64_t{0}), last);
-      } else if (of.pieces.size() > 1) {
-        const Output own = Minimum(rows, last);
-        here = Select(Less(rows, of.pieces.back().end), own, rows);
+      const Output variable = of.variables[i]->output(0);
+      Node* gather = nullptr;
+      if (of.pieces.size() == 1) {
+        gather = &AddNew(node, node.op(), node.attrs(), {variable, taken},
+                         node.output_type(0), of.pieces[i].device);
+      } else {
+        const Node& own = RowsOfPiece(taken, of, i);
+        gather = &GatherCounted(variable, own.output(0), own.output(2));
+        gather->set_device(of.pieces[i].device);
       }
-      std::vector<Output> inputs = node.inputs();
-      inputs[0] = of.variables[i]->output(0);
-      inputs[1] = here;
-      Node& gather = AddNew(node, node.op(), node.attrs(), std::move(inputs),
-                            node.output_type(0), piece.device);
-      gather.set_control_inputs(node.control_inputs());
-      all = i == 0 ? gather.output(0)
-                   : Select(Reshape(GreaterEqual(rows, piece.begin), alike),
-                            gather.output(0), all);
+      gather->set_control_inputs(node.control_inputs());
+      joined.emplace_back(gather->output(0));
+      ends.push_back(of.pieces[i].end);
     }
+    const Output all =
+        of.pieces.size() == 1
+            ? joined[1].output()
+            : graph_.Add({"JoinRows", std::move(joined), {{"ends", ends}}})
+                  .output(0);
     graph_.ReplaceUses(node.output(0), all, /*controls=*/true);
+  }
+
+  // Which of some rows are of a piece, and as many.
+  Node& RowsOfPiece(const Output& rows, const Spread& of, size_t i) {
+    return graph_.Add({"RowsBetween",
+                       {rows},
+                       {{"begin", of.pieces[i].begin},
+                        {"end", of.pieces[i].end},
+                        {"limit", of.pieces.back().end}}});
+  }
+
+  Node& GatherCounted(const Output& params, const Output& rows,
+                      const Output& count) {
+    return graph_.Add({"GatherCounted", {params, rows, count}});
   }
 
   // --- Updates ---
@@ -160,26 +179,31 @@ class Spreader {
   std::vector<Node*> UpdateRows(const Node& node, const Spread& of) {
     const NameScope names(graph_, node.name());
     const int rows_input = node.op().inputs.size() - 2;
-    const Output rows = AsInt64(node.input(rows_input));
+    const Output rows = node.input(rows_input);
+    Output slices = node.input(rows_input - 1);
+    const Shape flat = WithRows(node.input(0).shape(), rows.shape().elements());
+    if (of.pieces.size() > 1 && slices.shape() != flat) {
+      slices = Reshape(slices, flat);
+    }
     std::vector<Node*> updates;
     for (size_t i = 0; i < of.pieces.size(); ++i) {
-      const RowPiece& piece = of.pieces[i];
-      const bool first = i == 0, last = i + 1 == of.pieces.size();
-      Output here = rows;
-      // What is no row of the whole stays none of the first, or the last.
-      if (!first) {
-        const Output own = rows - piece.begin;
-        here = Select(GreaterEqual(rows, piece.begin), own, int64_t{-1});
-      }
-      if (!last) here = Select(Less(rows, piece.end), here, int64_t{-1});
+      const std::string& device = of.pieces[i].device;
       std::vector<Output> inputs = node.inputs();
       for (int v = 0; v < node.mutates(); ++v) {
         inputs[static_cast<size_t>(v)] =
             spread_.at(&node.input(v).node()).variables[i]->output(0);
       }
-      inputs[static_cast<size_t>(rows_input)] = here;
+      if (of.pieces.size() > 1) {
+        const Node& own = RowsOfPiece(rows, of, i);
+        Node& padded = graph_.Add({"PadRows", {own.output(0), own.output(2)}});
+        padded.set_device(device);
+        const auto at = static_cast<size_t>(rows_input);
+        inputs[at] = padded.output(0);
+        inputs[at - 1] =
+            GatherCounted(slices, own.output(1), own.output(2)).output(0);
+      }
       Node& update = AddNew(node, node.op(), node.attrs(), std::move(inputs),
-                            of.variables[i]->output_type(0), piece.device);
+                            of.variables[i]->output_type(0), device);
       update.set_control_inputs(node.control_inputs());
       updates.push_back(&update);
     }
@@ -283,10 +307,6 @@ class Spreader {
                std::vector<Output> inputs, const TensorType& type,
                const std::string& device) {
     return AddPart(like, op, std::move(attrs), std::move(inputs), type, device);
-  }
-
-  static Output AsInt64(const Output& rows) {
-    return rows.dtype() == DType::kInt64 ? rows : Cast(rows, DType::kInt64);
   }
 
   Graph& graph_;

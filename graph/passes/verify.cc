@@ -7,6 +7,7 @@
 
 #include "graph/input_count.h"
 #include "graph/passes/passes.h"
+#include "graph/traversal.h"
 
 namespace sluice::passes {
 namespace {
@@ -90,6 +91,26 @@ Status CheckTypes(const Node& node) {
                    fmt::format("output {} is {}, inference says {}", i,
                                types[i].ToString(), inferred[i].ToString()));
     }
+  }
+  return {};
+}
+
+// Who has some rows of a tensor knows how many they are, and reads no others.
+Status CheckCounted(const Node& node) {
+  for (int i = 0; i < node.num_inputs(); ++i) {
+    const Output counter = CounterOf(node.input(i));
+    if (!counter.valid()) continue;
+    if (counter.type() != TensorType{DType::kInt64, {}}) {
+      return Fault(node, fmt::format("what counts its input {} is {}", i,
+                                     counter.type().ToString()));
+    }
+    const ReadsCountedFn reads_counted = node.op().reads_counted;
+    if (reads_counted != nullptr && reads_counted(node, i)) continue;
+    return Fault(node,
+                 fmt::format("reads all rows of {}, of which there are as "
+                             "many as {} says",
+                             node.input(i).node().Describe(),
+                             counter.node().Describe()));
   }
   return {};
 }
@@ -178,6 +199,14 @@ Status CollectChannels(const Graph& graph, Channels* channels) {
                    fmt::format("receives {}, {} sends {}", received.ToString(),
                                channel.send->Describe(), sent.ToString()));
     }
+    const OpDef& wait = OpTable::Global().Get(channel.recv->op().wait);
+    const bool counts = channel.send->num_inputs() > 1;
+    if (counts != (wait.counter != nullptr)) {
+      return Fault(
+          *channel.recv,
+          fmt::format("receives {} rows, {} sends {}", counts ? "all" : "some",
+                      channel.send->Describe(), counts ? "some" : "all"));
+    }
   }
   return {};
 }
@@ -199,6 +228,7 @@ Status VerifyNodes(const Graph& graph) {
   }
   for (const auto& node : graph.nodes()) {
     SLUICE_RETURN_IF_ERROR(CheckTypes(*node));
+    SLUICE_RETURN_IF_ERROR(CheckCounted(*node));
   }
   return CheckWaits(graph);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/catch_errors.h"
+#include "graph/row_pieces.h"
 #include "graph/session/session_state.h"
 
 namespace sluice {
@@ -57,8 +58,12 @@ Session::Session(const Graph& graph, const SessionOptions& options)
                 "at a time, for all to have the same order");
   }
   std::vector<std::string>& names = impl_->options.devices;
-  // Workers meet on the host.
-  if ((options.soft_placement || options.collective != nullptr) &&
+  // Workers meet on the host, and rows that others have are counted there.
+  const auto variables = graph.Variables();
+  const bool spreads = std::any_of(
+      variables.begin(), variables.end(),
+      [](const Output& variable) { return SpreadsRows(variable.node()); });
+  if ((options.soft_placement || options.collective != nullptr || spreads) &&
       !AnyCpu(impl_->options)) {
     AddCpu(impl_->options);
   }

@@ -38,7 +38,8 @@ struct SessionOptions {
   // for as a GPU but does not compute. "/job:worker/task:1/cpu:0" is a device
   // of another process, of `cluster`; what is fed and fetched is then on the
   // first of this one's own devices, to which a "/cpu:0" is added where there
-  // is none among those that are named.
+  // is none among those that are named. So it is to GPUs that read tables whose
+  // rows are on several devices.
   std::vector<std::string> devices = {"/cpu:0"};
   // Whether "/gpu:N" may be one GPU for several N, so that what is meant for
   // several can be tried on one.

@@ -27,6 +27,7 @@ void RegisterArrayKernels(KernelTable& table);
 void RegisterSliceKernels(KernelTable& table);
 void RegisterIndexKernels(KernelTable& table);
 void RegisterSumRowsKernels(KernelTable& table);
+void RegisterCountedRowsKernels(KernelTable& table);
 void RegisterRandomKernels(KernelTable& table);
 void RegisterOptimizerKernels(KernelTable& table);
 void RegisterOptimizerRowsKernels(KernelTable& table);

@@ -27,6 +27,7 @@ void RegisterCpuKernels(KernelTable& table) {
   cpu::RegisterSliceKernels(table);
   cpu::RegisterIndexKernels(table);
   cpu::RegisterSumRowsKernels(table);
+  cpu::RegisterCountedRowsKernels(table);
   cpu::RegisterRandomKernels(table);
   cpu::RegisterOptimizerKernels(table);
   cpu::RegisterOptimizerRowsKernels(table);

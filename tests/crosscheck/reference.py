@@ -33,6 +33,12 @@ WITHOUT = {
     "SendWait": "made by the partitioner: the random graphs on two devices",
     "RecvStart": "made by the partitioner: the random graphs on two devices",
     "RecvWait": "made by the partitioner: the random graphs on two devices",
+    "RecvRowsStart": "made by the partitioner: the tests of tables in pieces",
+    "RecvRowsWait": "made by the partitioner: the tests of tables in pieces",
+    "RowsBetween": "made of reads of tables in pieces, whose tests compare them",
+    "GatherCounted": "made of reads of tables in pieces, whose tests compare them",
+    "PadRows": "made of updates of tables in pieces, whose tests compare them",
+    "JoinRows": "made of reads of tables in pieces, whose tests compare them",
 }
 
 # How large rounding errors may be: relative to each element, to the largest

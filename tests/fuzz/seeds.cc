@@ -277,6 +277,18 @@ void WriteSeeds(const std::string& dir) {
        R"( "seed": 1})"
        "\n" +
            std::regex_replace(kGraph, std::regex("\\?"), "2"));
+  Seed(dir + "/step_part_fuzz", "counted",
+       R"({"device": "/cpu:0", "incarnation": 1, "edges": 2, "parts": 2,)"
+       R"( "deterministic": true, "precision": "fp32", "executor": "auto",)"
+       R"( "seed": 1})"
+       "\n"
+       R"(table = Variable() {dtype = float32, shape = [5, 3]} @ /cpu:0
+begun = RecvRowsStart() {key = "a", dtype = int64, shape = [4], edge = 0} @ /cpu:0
+rows = RecvRowsWait(begun) {key = "a", edge = 0} @ /cpu:0
+got = GatherCounted(table, rows, rows:1) @ /cpu:0
+sent = SendStart(got, rows:1) {key = "b", edge = 1} @ /cpu:0
+over = SendWait(sent) {key = "b", edge = 1} @ /cpu:0
+)");
   Seed(dir + "/message_fuzz", "tensor",
        TextOf(dist::MessageOf(Tensor::Array<float>({2}, {1, 2})).Pack()));
   Seed(dir + "/message_fuzz", "order",

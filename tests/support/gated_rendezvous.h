@@ -98,6 +98,9 @@ class GatedRendezvous final : public Rendezvous {
     Status WaitReceived(const Edge& edge, const DeviceView& into) override {
       return local.WaitReceived(edge, into);
     }
+    size_t ReceivedBytes(const Edge& edge) override {
+      return local.ReceivedBytes(edge);
+    }
     bool Received(const Edge& edge, Waker& waker) override {
       return local.Received(edge, waker);
     }

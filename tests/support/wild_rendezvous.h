@@ -144,6 +144,9 @@ class WildRendezvous final : public Rendezvous {
     Status WaitReceived(const Edge& edge, const DeviceView&) override {
       return owner.WaitReceived(*this, edge);
     }
+    size_t ReceivedBytes(const Edge& edge) override {
+      return owner.ReceivedBytes(*this, edge);
+    }
     bool Sent(const Edge& edge, Waker& waker) override {
       return owner.Ask(*this, edge, &Ends::read, &Ends::sender, waker);
     }
@@ -215,11 +218,17 @@ class WildRendezvous final : public Rendezvous {
       }
     }
     ends.receiving = false;
-    if (ends.arrived && ends.bytes.size() != edge.bytes) {
+    const size_t came = ends.bytes.size();
+    if (ends.arrived && (edge.some ? came > edge.bytes : came != edge.bytes)) {
       return DataLoss("another size");
     }
     if (ends.arrived) return {};
     return status.ok() ? run.abort : status;
+  }
+
+  size_t ReceivedBytes(Run& run, const Edge& edge) {
+    MutexLock lock(mutex_);
+    return run.Of(edge).bytes.size();
   }
 
   bool Ask(Run& run, const Edge& edge, bool Ends::*over, Asking Ends::*asking,

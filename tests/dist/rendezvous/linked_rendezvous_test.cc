@@ -47,6 +47,13 @@ std::vector<std::byte> Noise(size_t bytes, uint32_t seed) {
   return noise;
 }
 
+// Of an edge of which some may come, in the run of that seed.
+size_t SentBytes(const Edge& edge, uint32_t seed) {
+  const auto number = static_cast<uint32_t>(edge.number);
+  return edge.some ? edge.bytes * (1 + seed * 7 + number) % (edge.bytes + 1)
+                   : edge.bytes;
+}
+
 Status Send(sluice::Exchange& run, const Edge& edge, const void* data) {
   const DeviceView view{const_cast<void*>(data)};
   SLUICE_RETURN_IF_ERROR(run.StartSend(edge, view));
@@ -104,6 +111,7 @@ TEST_CASE("many edges both ways, some runs aborted anywhere") {
       for (int i = 0; i < kEdges; ++i) {
         edges.push_back(EdgeOf(i, random() % (random() % 8 ? 5'000 : 300'000),
                                random() % 2 == 0));
+        edges.back().some = random() % 3 == 0;
       }
       REQUIRE(tasks.one.link->status().ToString() == "ok");
       REQUIRE(tasks.other.link->status().ToString() == "ok");
@@ -119,7 +127,9 @@ TEST_CASE("many edges both ways, some runs aborted anywhere") {
           auto& bytes = memory[static_cast<size_t>(edge.number)];
           const bool sends = edge.sender == (who == 0 ? kOne : kOther);
           bytes = sends ? Noise(edge.bytes, seed + 1) : Noise(edge.bytes, 0);
-          CHECK((sends ? run.StartSend(edge, {bytes.data()})
+          Edge sent = edge;
+          sent.bytes = SentBytes(edge, seed);
+          CHECK((sends ? run.StartSend(sent, {bytes.data()})
                        : run.StartReceive(edge, {bytes.data()}))
                     .ok());
           if (abort_by == who && mine() % 6 == 0) {
@@ -137,7 +147,9 @@ TEST_CASE("many edges both ways, some runs aborted anywhere") {
           const Status waited = sends ? run.WaitSent(edge, {bytes.data()})
                                       : run.WaitReceived(edge, {bytes.data()});
           if (waited.ok() && !sends) {
-            CHECK(bytes == Noise(edge.bytes, seed + 1));
+            CHECK(run.ReceivedBytes(edge) == SentBytes(edge, seed));
+            bytes.resize(SentBytes(edge, seed));
+            CHECK(bytes == Noise(bytes.size(), seed + 1));
           }
           if (!waited.ok()) status = waited;
           // Whatever came of it, nobody touches it any more.
@@ -290,6 +302,33 @@ TEST_CASE("another size or sender than the edge's is an error") {
   }
 }
 
+TEST_CASE("of an edge of which some may come, more is an error") {
+  const Watchdog watchdog;
+  for (const size_t bytes : {0, 1, 99, 100, 101, 5000}) {
+    CAPTURE(bytes);
+    Actor actor;
+    LinkedRendezvous& mine = *actor.task->rendezvous;
+    const RunKey key = mine.NewRun();
+    Edge edge = EdgeOf(0, 100, /*to_other=*/false);
+    edge.some = true;
+    sluice::Exchange& run = **mine.Join(key, 1, 1, kNever);
+    std::vector<std::byte> data(100, std::byte{2}), sent(bytes, std::byte{1});
+    CHECK(run.StartReceive(edge, {data.data()}).ok());
+    Frame frame = actor.About(FrameKind::kTensor, key, edge);
+    frame.bytes = bytes;
+    actor.Say(frame, sent);
+    const Status waited = run.WaitReceived(edge, {data.data()});
+    const bool fits = bytes <= data.size();
+    CHECK(waited.code() == (fits ? Code::kOk : Code::kDataLoss));
+    if (fits) CHECK(run.ReceivedBytes(edge) == bytes);
+    for (size_t i = 0; i < data.size(); ++i) {
+      CHECK(data[i] == std::byte{fits && i < bytes ? uint8_t{1} : uint8_t{2}});
+    }
+    mine.Leave(key);
+    CHECK(actor.task->link->status().ok());  // the rest of the link is sound
+  }
+}
+
 TEST_CASE("whatever frames come, it ends in time and harms nothing") {
   const Watchdog watchdog;
   int ended = 0;
@@ -299,7 +338,9 @@ TEST_CASE("whatever frames come, it ends in time and harms nothing") {
     Actor actor;
     LinkedRendezvous& mine = *actor.task->rendezvous;
     const RunKey key = mine.NewRun();
-    const Edge in = EdgeOf(0, 64, false), out = EdgeOf(1, 64);
+    Edge in = EdgeOf(0, 64, false);
+    in.some = seed % 2 == 0;
+    const Edge out = EdgeOf(1, 64);
     sluice::Exchange& run =
         **mine.Join(key, 2, 1, Clock::now() + milliseconds(40));
     std::vector<std::byte> data(64), sent(64);

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <random>
 #include <thread>
@@ -104,6 +105,41 @@ TEST_CASE("tensors arrive whole, whoever comes first") {
       CHECK(got[0] == i);
       CHECK(got[1] == i + 1000);
       CHECK(got[2] == -1);  // an empty tensor
+    }
+  }
+}
+
+TEST_CASE("of some edges less may come, and never more") {
+  constexpr size_t kMost = 100;
+  for (const auto& rendezvous : All()) {
+    for (const bool sender_first : {true, false}) {
+      for (const size_t bytes : {0, 1, 64, 99, 100, 101}) {
+        CAPTURE(sender_first);
+        CAPTURE(bytes);
+        const RunKey run = rendezvous->NewRun();
+        const std::vector<char> sent(bytes, 's');
+        std::vector<char> got(kMost, 'g');
+        const Edge to = {1, 7, 8, kMost, "edge", /*some=*/true};
+        Part receiver(*rendezvous, run), sender(*rendezvous, run);
+        const auto send = [&] {
+          const Edge from = {1, 7, 8, bytes, "edge"};
+          const DeviceView view = {const_cast<char*>(sent.data())};
+          CHECK(sender.exchange().StartSend(from, view).ok());
+          CHECK(sender.exchange().WaitSent(from, view).ok());
+        };
+        if (sender_first) send();
+        CHECK(receiver.exchange().StartReceive(to, {got.data()}).ok());
+        if (!sender_first) send();
+        const Status waited =
+            receiver.exchange().WaitReceived(to, {got.data()});
+        if (bytes > kMost) {
+          CHECK(waited.code() == Code::kDataLoss);
+          continue;
+        }
+        CHECK(waited.ok());
+        CHECK(receiver.exchange().ReceivedBytes(to) == bytes);
+        CHECK(std::equal(sent.begin(), sent.end(), got.begin()));
+      }
     }
   }
 }

@@ -113,6 +113,94 @@ TEST_CASE("verify names what is illegal") {
   }
 }
 
+// Of what is there in part nobody reads more.
+TEST_CASE("verify of rows that are counted when the step runs") {
+  Graph graph;
+  const Output ids = graph.Placeholder("ids", DType::kInt64, {4});
+  const Output slices = graph.Placeholder("slices", DType::kFloat32, {4, 3});
+  const auto rows = [&](const char* name) -> Node& {
+    return graph.Add(
+        {"RowsBetween", {ids}, {{"begin", 2}, {"end", 5}, {"limit", 9}}, name});
+  };
+  const Output own = rows("own").output(0);
+  const Output places = own.node().output(1), count = own.node().output(2);
+  const Output other = rows("other").output(2);
+  const auto gather = [&](const Output& by) {
+    return graph.Add({"GatherCounted", {slices, places, by}}).output(0);
+  };
+  const auto message = [&] { return passes::Verify(graph).message(); };
+  const auto faulty = [&](const std::string& wanted) {
+    CAPTURE(message());
+    CHECK(message().find(wanted) != std::string::npos);
+  };
+  const Output got = gather(count);
+  const Output padded = graph.Add({"PadRows", {own, count}}).output(0);
+  const Output table = graph.Variable("table", Zeros({3, 3}));
+  const Output rate = graph.Constant(0.5, DType::kFloat32);
+  const auto update = [&](const Output& gradient, const Output& of) {
+    graph.Add({"ApplySgdRows", {table, rate, gradient, of}, {}, "update"});
+  };
+  const auto send = [&](std::vector<Operand> sent) {
+    const Output begun =
+        graph.Add({"SendStart", std::move(sent), {{"key", "k"}}}).output(0);
+    graph.Add({"SendWait", {begun}, {{"key", "k"}}});
+  };
+  const auto receive = [&](const std::string& op) {
+    const Output begun = graph
+                             .Add({op + "Start",
+                                   {},
+                                   {{"key", "k"},
+                                    {"dtype", DType::kFloat32},
+                                    {"shape", Shape{4, 3}}}})
+                             .output(0);
+    return graph.Add({op + "Wait", {begun}, {{"key", "k"}}}).output(0);
+  };
+  Neg(padded);
+  update(got, padded);
+  CHECK(message() == "");
+
+  SUBCASE("who reads all of it") {
+    Neg(got);
+    faulty("Neg 'neg_1': reads all rows of GatherCounted 'gather_counted'");
+  }
+  SUBCASE("who reads as many as something else counts") {
+    gather(other);
+    faulty("'gather_counted_1': reads all rows of RowsBetween 'own'");
+  }
+  SUBCASE("an update by rows that are counted otherwise") {
+    update(
+        got,
+        graph.Add({"PadRows", {rows("third").output(0), graph.Get("third:2")}})
+            .output(0));
+    faulty("'update_1': reads all rows of GatherCounted");
+  }
+  SUBCASE("an update by rows that nobody has counted") {
+    update(got, ids);
+    faulty("'update_1': reads all rows of GatherCounted");
+  }
+  SUBCASE("a send of all of it") {
+    send({got});
+    faulty("'send_start': reads all rows of GatherCounted");
+  }
+  SUBCASE("a send of some that is received") {
+    send({got, count});
+    const Output came = receive("RecvRows");
+    CHECK(message() == "");
+    Neg(came);
+    faulty("'neg_1': reads all rows of RecvRowsWait");
+  }
+  SUBCASE("some, received as all") {
+    send({got, count});
+    receive("Recv");
+    faulty("receives all rows, SendStart 'send_start' sends some");
+  }
+  SUBCASE("all, received as some") {
+    send({slices});
+    receive("RecvRows");
+    faulty("receives some rows, SendStart 'send_start' sends all");
+  }
+}
+
 TEST_CASE("each collective that is begun is waited for once") {
   int verbs = 0;
   for (const OpDef* op : OpTable::Global().All()) {

@@ -7,6 +7,7 @@
 
 #include "tests/kernels/cuda/emulation/gpu.h"
 #include "tests/support/error_text.h"
+#include "tests/support/sentences.h"
 #include "tests/support/served_training.h"
 
 namespace sluice::testing {
@@ -83,6 +84,43 @@ TEST_CASE("workers on GPUs contribute to steps with backups") {
     REQUIRE(worker.error == "");
     CheckNear(worker, wanted[0], 1e-3);
     CheckVariables(worker, got[0]);
+  }
+}
+
+Task OfATable() {
+  Task task = {.run = ToyRun(2)};
+  task.run.batch_size = 12;
+  task.spec = [](int) {
+    TrainerSpec spec = ToySpec();
+    spec.input = Sentences;
+    spec.model = Reader;
+    spec.optimizer = [](const RunContext&) { return OfRows(0); };
+    return spec;
+  };
+  return task;
+}
+
+// Rows are counted, and dealt out to the servers, on the worker's host.
+TEST_CASE("workers on GPUs train tables whose rows are on several servers") {
+  RegisterGpu();
+  for (const Lead lead : {kSync, Lead(kAnyLead)}) {
+    const auto train = [&](const char* type) {
+      JobServers job(3);
+      Task task = OnDevices(type, OfATable());
+      task.options = [&job, lead, before = task.options](int rank) {
+        TrainingOptions options = before(rank);
+        options.servers = job.For(rank, lead);
+        options.servers.cut_from = 1;
+        return options;
+      };
+      task.after_step = [](int, TrainingRun& run) {
+        CHECK(run.IsTable("words/table"));
+      };
+      return TrainWith(1, task)[0];
+    };
+    const Trained wanted = train("/cpu:"), got = train("/gpu:");
+    REQUIRE(got.error == "");
+    CheckNear(got, wanted, 1e-3);
   }
 }
 
