@@ -203,15 +203,15 @@ TEST_CASE("a receive takes whole rows, and as many as it knows of") {
     const bool whole = bytes % kRow == 0;
     const Op some("RecvRowsWait", {room}, {{"key", "k"}});
     const auto told = some.Run(-1, step);
-    CHECK((told.fault == "") == whole);
+    CHECK(told.fault.empty() == whole);
     if (whole) CHECK(told.tensors[1].IntAt(0) == rows);
     for (const int64_t count :
          {rows, rows + 1, rows - 1, rows + (int64_t{1} << 62)}) {
       const Op known("RecvRowsWait", {room, Tensor::Scalar<int64_t>(count)},
                      {{"key", "k"}});
       const auto got = known.Run(-1, step);
-      CHECK((got.fault == "") == (whole && count == rows));
-      if (got.fault == "") CHECK(got.tensors[1].IntAt(0) == rows);
+      CHECK(got.fault.empty() == (whole && count == rows));
+      if (got.fault.empty()) CHECK(got.tensors[1].IntAt(0) == rows);
     }
   }
 }
