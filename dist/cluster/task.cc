@@ -67,6 +67,7 @@ void Task::Stop() {
     stop_ = true;
     links = links_;
   }
+  half_came_.NotifyAll();
   if (admits_.joinable()) admits_.join();
   // Their owners' last calls, then none.
   for (const LinkPtr& link : links) {

@@ -4,6 +4,8 @@
 #ifndef SLUICE_DIST_CLUSTER_TASK_H_
 #define SLUICE_DIST_CLUSTER_TASK_H_
 
+#include <chrono>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -95,6 +97,12 @@ class Task final : public Link::Owner {
     std::string task, number;
     Socket socket;
   };
+  // One who is being let in: a thread of its own, since who stands still on the
+  // threshold holds up nobody else.
+  struct Admission {
+    std::string who;
+    std::future<Status> done;
+  };
   struct Introduction {
     std::string task, number;
     bool to = false;  // from who connects
@@ -107,7 +115,12 @@ class Task final : public Link::Owner {
   Result<LinkPtr> Join(std::string peer, Socket to, Socket from, int rank,
                        Deadline deadline);
   void Admit();
-  Status AdmitOne(Guest guest);
+  void Begin(Guest guest);
+  void Reap(std::chrono::milliseconds patience);
+  Status AdmitOne(Guest guest) EXCLUDES(mutex_);
+  // The first stream of whoever has sent the second, which may be heard first.
+  Result<Socket> HalfOf(const Introduction& who, Deadline deadline)
+      EXCLUDES(mutex_);
   LinkPtr PointerTo(const Link& link) const;
   void BuryEnded() EXCLUDES(mutex_);
   Status Broken(const std::string& name) const REQUIRES(mutex_);
@@ -121,13 +134,15 @@ class Task final : public Link::Owner {
   const std::shared_ptr<const Tls> tls_;  // null: without encryption
   Service* const service_;
   std::shared_ptr<LinkedRendezvous> rendezvous_;
+  // Of the thread that admits.
   std::optional<Door> door_;
-  std::vector<Half> halves_;  // of the thread that admits
+  std::vector<Admission> admissions_;
   std::thread admits_;
 
   Mutex connect_mutex_;  // one connection at a time, and never two to a task
   mutable Mutex mutex_;
-  CondVar answered_;
+  CondVar answered_, half_came_;
+  std::vector<Half> halves_ GUARDED_BY(mutex_);
   bool stop_ GUARDED_BY(mutex_) = false;
   std::vector<LinkPtr> links_ GUARDED_BY(mutex_);
   // Those of which all have been told that they have ended, by the last call of

@@ -14,6 +14,7 @@
 #include "dist/collective/sharing.h"
 #include "dist/net/address.h"
 #include "dist/net/local.h"
+#include "engine/catch_errors.h"
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
 
@@ -27,6 +28,8 @@ constexpr milliseconds kIntroduction = std::chrono::seconds(5);
 constexpr milliseconds kLook(100);
 // Halves of links whose other half never comes.
 constexpr size_t kMostHalves = 64;
+// At a time; the others wait at the door.
+constexpr size_t kMostAdmissions = 64;
 
 Hello HelloWith(const std::string& token) {
   Hello hello;
@@ -80,48 +83,88 @@ void Task::Admit() {
   while (true) {
     {
       MutexLock lock(mutex_);
-      if (stop_) return;
+      if (stop_) break;
     }
+    const bool full = admissions_.size() >= kMostAdmissions;
+    Reap(full ? kLook : milliseconds(0));
+    if (full) continue;
     Result<Guest> guest = door_->Admit(After(kLook));
     if (guest.status().code() == Code::kDeadlineExceeded) continue;
     if (guest.ok()) {
-      const std::string who = guest->socket.peer();
-      const Status admitted = AdmitOne(*std::move(guest));
-      if (!admitted.ok()) door_->Refuse(who, admitted.message());
+      Begin(*std::move(guest));
     } else {
       door_->Refuse("a task", guest.status().message());
       std::this_thread::sleep_for(kLook);  // it may be for want of files
     }
   }
+  admissions_.clear();  // waits for them
+}
+
+void Task::Begin(Guest guest) {
+  std::string who = guest.socket.peer();
+  const Status begun = CatchErrors([&] {  // there may be no thread
+    admissions_.push_back(
+        {who, std::async(std::launch::async, [this, guest = std::move(
+                                                        guest)]() mutable {
+           return CatchErrors([&] { return AdmitOne(std::move(guest)); });
+         })});
+  });
+  if (!begun.ok()) door_->Refuse(who, begun.message());
+}
+
+// Those that are over, for the first of which it waits so long.
+void Task::Reap(milliseconds patience) {
+  std::erase_if(admissions_, [&](Admission& one) {
+    const auto waited = one.done.wait_for(std::exchange(patience, {}));
+    if (waited != std::future_status::ready) return false;
+    const Status admitted = one.done.get();
+    if (!admitted.ok()) door_->Refuse(one.who, admitted.message());
+    return true;
+  });
 }
 
 Status Task::AdmitOne(Guest guest) {
+  const Deadline deadline = After(kIntroduction);
   SLUICE_ASSIGN_OR_RETURN(const Introduction who,
-                          HearOf(guest.socket, After(kIntroduction)));
+                          HearOf(guest.socket, deadline));
   if (tls_ != nullptr) {
     SLUICE_RETURN_IF_ERROR(
         ByItsCertificate(who.task, guest.socket.peer_identity()));
   }
   if (who.to) {
+    MutexLock lock(mutex_);
     if (halves_.size() >= kMostHalves) halves_.erase(halves_.begin());
     halves_.push_back({who.task, who.number, std::move(guest.socket)});
+    half_came_.NotifyAll();
     return {};
   }
-  const auto half =
-      std::find_if(halves_.begin(), halves_.end(), [&](const Half& one) {
-        return one.task == who.task && one.number == who.number;
-      });
-  if (half == halves_.end()) {
-    return FailedPrecondition(who.task + " has sent half of a link");
-  }
-  Socket from = std::move(half->socket);
-  halves_.erase(half);
-  const Deadline deadline = After(kIntroduction);
+  SLUICE_ASSIGN_OR_RETURN(Socket from, HalfOf(who, deadline));
+  const Deadline answered = After(kIntroduction);
   SLUICE_RETURN_IF_ERROR(
-      Introduce(guest.socket, {options_.name, who.number, false}, deadline));
+      Introduce(guest.socket, {options_.name, who.number, false}, answered));
   return Join(who.task, std::move(guest.socket), std::move(from), /*rank=*/1,
-              deadline)
+              answered)
       .status();
+}
+
+Result<Socket> Task::HalfOf(const Introduction& who, Deadline deadline) {
+  MutexLock lock(mutex_);
+  while (!stop_) {
+    const auto half =
+        std::find_if(halves_.begin(), halves_.end(), [&](const Half& one) {
+          return one.task == who.task && one.number == who.number;
+        });
+    if (half != halves_.end()) {
+      Socket from = std::move(half->socket);
+      halves_.erase(half);
+      return from;
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return FailedPrecondition(who.task + " has sent half of a link");
+    }
+    half_came_.WaitUntil(mutex_, deadline);
+  }
+  return Cancelled(options_.name + " is about to end");
 }
 
 Status Task::Introduce(Socket& socket, const Introduction& who,

@@ -46,25 +46,16 @@ Coordinator::~Coordinator() {
 void Coordinator::Run() {
   const milliseconds beat = BeatOf(lease_);
   Deadline last = std::chrono::steady_clock::now();
-  // How long this process stood still; what came meanwhile takes more rounds
-  // than one to hear.
-  milliseconds stood(0);
-  Deadline stood_until = last;
+  looked_ = stood_until_ = last;
   while (true) {
     std::vector<pollfd> polled = {{ends_.read.get(), POLLIN, 0}};
     for (const ControlChannel& rank : ranks_) {
       if (rank.open()) polled.push_back(rank.Wanted());
     }
     Wait(polled, last + beat);
-    const Deadline woken = std::chrono::steady_clock::now();
-    if (woken - last >= lease_) {
-      stood = std::chrono::duration_cast<milliseconds>(woken - last);
-      stood_until = woken + lease_;
-    } else if (woken >= stood_until) {
-      stood = milliseconds(0);
-    }
+    (void)Stood();
     for (size_t i = 0; i < ranks_.size(); ++i) {
-      if (ranks_[i].open()) Hear(static_cast<int>(i), stood);
+      if (ranks_[i].open()) Hear(static_cast<int>(i));
     }
     const Deadline now = std::chrono::steady_clock::now();
     if (now >= last + beat) {
@@ -81,7 +72,22 @@ void Coordinator::Run() {
   SayGoodbye();
 }
 
-void Coordinator::Hear(int rank, milliseconds stood) {
+// How long this process stood still, if it did lately: what came meanwhile
+// takes more rounds than one to hear. It may have anywhere, so this is to be
+// asked behind what it is to explain.
+milliseconds Coordinator::Stood() {
+  const Deadline now = std::chrono::steady_clock::now();
+  if (now - looked_ >= lease_ / 2) {
+    stood_ = std::chrono::duration_cast<milliseconds>(now - looked_);
+    stood_until_ = now + lease_;
+  } else if (now >= stood_until_) {
+    stood_ = milliseconds(0);
+  }
+  looked_ = now;
+  return stood_;
+}
+
+void Coordinator::Hear(int rank) {
   ControlChannel& channel = ranks_[static_cast<size_t>(rank)];
   std::vector<ControlMessage> words;
   const Status status = channel.Move(&words);
@@ -97,7 +103,7 @@ void Coordinator::Hear(int rank, milliseconds stood) {
       leases_.Failed(rank, std::move(word.reason));
     }
   }
-  if (!status.ok()) leases_.Ended(rank, stood);
+  if (!status.ok()) leases_.Ended(rank, Stood());
 }
 
 void Coordinator::Announce() {

@@ -41,7 +41,8 @@ void Leases::Ended(int rank, milliseconds stood) {
   if (members_[At(rank)].left) return;
   const int size = static_cast<int>(members_.size());
   const std::string ended = RankName(rank, size) + " has ended";
-  if (stood < lease_) return Decide(Unavailable(ended));
+  // Others count from its last beat, which was before it stood still.
+  if (stood < lease_ * 5 / 6) return Decide(Unavailable(ended));
   Decide(
       DeadlineExceeded(fmt::format("{}, which coordinates the job, stood "
                                    "still for {} ms, in which {}",

@@ -27,8 +27,8 @@ class Leases {
 
   void Heard(int rank);
   // Its connection has ended, after the coordinator had stood still for so
-  // long. From its lease on that is why: others have given up the coordinator,
-  // and ended.
+  // long. From about its lease on that is why: others have given up the
+  // coordinator, and ended.
   void Ended(int rank,
              std::chrono::milliseconds stood = std::chrono::milliseconds(0));
   // It has said goodbye: nobody misses it, unless another needs it.

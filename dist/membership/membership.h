@@ -52,7 +52,8 @@ class Coordinator {
 
  private:
   void Run();
-  void Hear(int rank, std::chrono::milliseconds stood);
+  void Hear(int rank);
+  std::chrono::milliseconds Stood();
   void Announce();
   void SayGoodbye();
 
@@ -64,6 +65,10 @@ class Coordinator {
   Stalls stalls_;
   const std::function<void(std::string_view)> note_;
   bool announced_ = false;
+  // Since it last looked at the clock, and how long it has stood still.
+  Deadline looked_;
+  std::chrono::milliseconds stood_{0};
+  Deadline stood_until_;
   Pipe ends_;  // closed at one end when it is to end
   std::thread thread_;
 };

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "dist/cluster/task.h"
+#include "dist/collective/hello.h"
+#include "dist/collective/links.h"
 #include "dist/net/address.h"
 #include "tests/dist/cluster/small_cut.h"
 #include "tests/dist/cluster/workers.h"
@@ -213,6 +215,41 @@ TEST_CASE("workers that connect to each other at once understand each other") {
     other.join();
     CHECK(errors[0] == kNone);
     CHECK(errors[1] == kNone);
+  }
+}
+
+// Of a member that is stopped, or cut off, at any point of its coming.
+Socket Begun(int port, int words) {
+  const Deadline soon = After(std::chrono::seconds(5));
+  Socket socket = Socket::Connect("127.0.0.1", port, soon).ValueOrThrow();
+  Hello hello;
+  hello.token = std::string(64, '7');
+  hello.version = SLUICE_VERSION;
+  hello.lane = Lane::kTask;
+  ThrowIfError(SendHello(hello, socket, soon));
+  if (words == 0) return socket;
+  // Of the first stream of a link, or of the second, before which none came.
+  const std::string who =
+      words == 1 ? R"({"task": "late", "number": "1", "to": true})"
+                 : R"({"task": "late", "number": "2", "to": false})";
+  ThrowIfError(SendText(FrameKind::kCall, 0, who, 0, socket, soon));
+  return socket;
+}
+
+TEST_CASE("members that stand still on the threshold hold up nobody") {
+  for (const Transport transport : {Transport::kTcp, Transport::kAuto}) {
+    const Watchdog watchdog;
+    const Workers workers(2, transport);
+    const int port = workers.addresses()[0].port;
+    std::vector<Socket> still;
+    for (int i = 0; i < 9; ++i) still.push_back(Begun(port, (i + 1) % 3));
+    const SmallCut small;
+    Session session(small.graph, small.Options(workers.Master()));
+    session.Initialize();
+    CHECK(small.Run(session).At(0) > 0);
+    // Who says nothing is sent away in the end, and was not waited for.
+    char byte = 0;
+    CHECK(recv(still.back().descriptor(), &byte, 1, MSG_DONTWAIT) == -1);
   }
 }
 

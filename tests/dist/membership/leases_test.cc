@@ -59,8 +59,13 @@ TEST_CASE("a coordinator that stood still is the reason of those that ended") {
       Verdict(leases) ==
       "deadline exceeded: rank 0 of 3, which coordinates the job, stood still "
       "for 3000 ms, in which rank 1 of 3 has ended");
+  // The last beat, from which the others count, was up to a twelfth of the
+  // lease before it stood still.
+  Leases just(3, kLease, kFirst);
+  just.Ended(1, kLease * 11 / 12);
+  CHECK(just.verdict()->code() == Code::kDeadlineExceeded);
   Leases busy(3, kLease, kFirst);
-  busy.Ended(1, kLease - kTick);
+  busy.Ended(1, kLease / 2);
   CHECK(Verdict(busy) == "unavailable: rank 1 of 3 has ended");
 }
 
