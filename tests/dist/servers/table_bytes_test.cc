@@ -184,7 +184,8 @@ TEST_CASE("random reads over random servers: bytes by formula, bits of one") {
     const int servers = static_cast<int>(upto(6));
     const Program local(rows, width, reads, dtype);
     Program spread(rows, width, reads, dtype);
-    ThrowIfError(PlaceOnServers(spread.graph, kWorker, Cpus(servers), 1));
+    ThrowIfError(
+        PlaceOnServers(spread.graph, kWorker, Cpus(servers), {.tables = 1}));
     REQUIRE(SpreadsRows(spread.table.node()));
     const size_t pieces = PiecesOf(spread.table.node()).size();
 
@@ -259,7 +260,8 @@ TEST_CASE("20,000 rows are as many bytes over any number of servers") {
   for (int servers = 1; servers <= 4; ++servers) {
     CAPTURE(servers);
     Program program(kRows, kWidth, 1, DType::kInt64);
-    ThrowIfError(PlaceOnServers(program.graph, kWorker, Cpus(servers), 1));
+    ThrowIfError(
+        PlaceOnServers(program.graph, kWorker, Cpus(servers), {.tables = 1}));
     const auto counter = std::make_shared<CountingRendezvous>(
         std::make_shared<LocalRendezvous>());
     SessionOptions options;
