@@ -4,16 +4,17 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstddef>
 #include <limits>
 #include <random>
 #include <type_traits>
 #include <vector>
 
+namespace sluice::dist {
 namespace {
-
-using namespace sluice;
 
 // Mostly usual numbers, some of the largest, the smallest and none.
 template <typename T>
@@ -53,7 +54,8 @@ T Rounded(double exact) {
 
 template <typename T>
 bool SameBits(T a, T b) {
-  return std::memcmp(&a, &b, sizeof(T)) == 0 ||
+  using Bits = std::array<std::byte, sizeof(T)>;
+  return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b) ||
          (std::isnan(Value(a)) && std::isnan(Value(b)));
 }
 
@@ -71,12 +73,11 @@ TEST_CASE_TEMPLATE("sums and quotients of any length and place", T, float,
     const int divisor = trial % 2 == 0 ? 1 << (random() % 8)
                                        : 1 + static_cast<int>(random() % 99);
     const bool either = random() % 2 == 0;
-    const auto add = either ? dist::AddToEither : dist::AddTo;
+    const auto add = either ? AddToEither : AddTo;
     add(dtype, sum.data() + at, addend.data() + from,
         static_cast<int64_t>(count));
     std::vector<T> mean = sum;
-    dist::DivideBy(dtype, mean.data() + at, static_cast<int64_t>(count),
-                   divisor);
+    DivideBy(dtype, mean.data() + at, static_cast<int64_t>(count), divisor);
     for (size_t i = 0; i < sum.size(); ++i) {
       CAPTURE(i);
       CAPTURE(count);
@@ -100,8 +101,8 @@ TEST_CASE_TEMPLATE("integers wrap", T, int32_t, int64_t) {
     for (T& x : sum) x = static_cast<T>(Draw<Unsigned>(random));
     for (T& x : addend) x = static_cast<T>(Draw<Unsigned>(random));
     const std::vector<T> before = sum;
-    dist::AddTo(DTypeOf<T>::value, sum.data(), addend.data(),
-                static_cast<int64_t>(count));
+    AddTo(DTypeOf<T>::value, sum.data(), addend.data(),
+          static_cast<int64_t>(count));
     for (size_t i = 0; i < count; ++i) {
       REQUIRE(sum[i] == static_cast<T>(static_cast<Unsigned>(before[i]) +
                                        static_cast<Unsigned>(addend[i])));
@@ -110,3 +111,4 @@ TEST_CASE_TEMPLATE("integers wrap", T, int32_t, int64_t) {
 }
 
 }  // namespace
+}  // namespace sluice::dist
