@@ -48,7 +48,7 @@ void SpreadRows(Node& variable, const std::vector<std::string>& devices) {
   variable.set_device(devices[0]);
 }
 
-void JoinRows(Node& variable) {
+void UnspreadRows(Node& variable) {
   variable.set_attr(kRowsOver, std::string());
   variable.set_device("");
 }

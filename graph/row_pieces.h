@@ -30,7 +30,7 @@ std::vector<RowPiece> CutRows(int64_t rows,
 // some.
 void SpreadRows(Node& variable, const std::vector<std::string>& devices);
 // Takes that back; it asks for no device then.
-void JoinRows(Node& variable);
+void UnspreadRows(Node& variable);
 
 // Whether that was done, and its pieces in order; none of a variable that is
 // where its device says.

@@ -72,18 +72,18 @@ void Coordinator::Run() {
   SayGoodbye();
 }
 
-// How long this process stood still, if it did lately: what came meanwhile
-// takes more rounds than one to hear. It may have anywhere, so this is to be
-// asked behind what it is to explain.
+// How long this process stood still, at most within about the last lease: what
+// came meanwhile takes more rounds than one to hear. It may have anywhere, so
+// this is to be asked behind what it is to explain.
 milliseconds Coordinator::Stood() {
   const Deadline now = std::chrono::steady_clock::now();
-  if (now - looked_ >= lease_ / 2) {
-    stood_ = std::chrono::duration_cast<milliseconds>(now - looked_);
-    stood_until_ = now + lease_;
-  } else if (now >= stood_until_) {
-    stood_ = milliseconds(0);
-  }
+  const auto gap = std::chrono::duration_cast<milliseconds>(now - looked_);
   looked_ = now;
+  if (now >= stood_until_) stood_ = milliseconds(0);
+  if (gap > stood_) {
+    stood_ = gap;
+    stood_until_ = now + lease_;
+  }
   return stood_;
 }
 

@@ -65,7 +65,8 @@ class Coordinator {
   Stalls stalls_;
   const std::function<void(std::string_view)> note_;
   bool announced_ = false;
-  // Since it last looked at the clock, and how long it has stood still.
+  // When it last looked at the clock; how long it stood still, and until when
+  // that is remembered.
   Deadline looked_;
   std::chrono::milliseconds stood_{0};
   Deadline stood_until_;

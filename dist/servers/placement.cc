@@ -9,16 +9,10 @@
 #include <unordered_map>
 
 #include "dist/servers/shares.h"
-#include "engine/dtype.h"
 #include "graph/row_pieces.h"
 
 namespace sluice::dist {
 namespace {
-
-int64_t BytesOf(const Output& variable) {
-  return variable.shape().elements() *
-         static_cast<int64_t>(SizeOf(variable.dtype()));
-}
 
 class Placer {
  public:
@@ -88,7 +82,7 @@ class Placer {
 
   static void Unplace(Node& node) {
     node.set_device("");
-    if (SpreadsRows(node)) JoinRows(node);
+    if (SpreadsRows(node)) UnspreadRows(node);
   }
 
   // What no batch has a part in, and of this what is by a decision.
@@ -140,7 +134,8 @@ class Placer {
     const Output* largest = nullptr;
     for (const Output& input : node.inputs()) {
       if (!IsServer(input.node().device())) continue;
-      if (largest == nullptr || BytesOf(input) > BytesOf(*largest)) {
+      if (largest == nullptr ||
+          input.type().bytes() > largest->type().bytes()) {
         largest = &input;
       }
     }

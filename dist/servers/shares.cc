@@ -5,7 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/dtype.h"
 #include "graph/row_division.h"
 #include "graph/row_pieces.h"
 
@@ -16,11 +15,6 @@ namespace {
 constexpr int64_t kLeastToCut = 1 << 20;
 // Of a server's even share, what no dense variable is to be more than.
 constexpr int64_t kShares = 8;
-
-int64_t BytesOf(const Output& variable) {
-  return variable.shape().elements() *
-         static_cast<int64_t>(SizeOf(variable.dtype()));
-}
 
 }  // namespace
 
@@ -95,7 +89,7 @@ std::map<size_t, Shares::Load> Shares::FindLoads() const {
   for (size_t i = 0; i < variables_.size(); ++i) {
     const auto [entry, begins] = loads.try_emplace(groups_.Of(i));
     Load& load = entry->second;
-    load.bytes += BytesOf(variables_[i]);
+    load.bytes += static_cast<int64_t>(variables_[i].type().bytes());
     const std::string& asked = variables_[i].node().device();
     if (load.device.empty()) load.device = asked;
     const int64_t rows = RowsOfTable(variables_[i].node());

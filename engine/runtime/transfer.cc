@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "engine/runtime/rendezvous.h"
+#include "engine/semantics/row_bytes.h"
 
 namespace sluice {
 namespace {
@@ -26,11 +27,6 @@ Status Do(Call call, Exchange& exchange, const Edge& edge,
       return exchange.WaitReceived(edge, view);
   }
   return Internal("no such transfer");
-}
-
-size_t RowBytes(const TensorType& type) {
-  return static_cast<size_t>(type.shape.elements(1, type.shape.rank())) *
-         SizeOf(type.dtype);
 }
 
 class TransferKernel : public Kernel {
@@ -80,7 +76,9 @@ class TransferKernel : public Kernel {
 };
 
 // The same for the first rows of a tensor, as many as are counted when the step
-// runs: of host memory, since the count has to be at hand.
+// runs: of host memory, since the count has to be at hand. Its edge is the
+// run's, of which there is one at a time (engine/kernel.h): a copy would have
+// to allocate its name.
 class CountedSend final : public TransferKernel {
  public:
   explicit CountedSend(const KernelSpec& spec)

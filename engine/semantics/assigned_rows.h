@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "engine/attributes.h"
-#include "engine/dtype.h"
 #include "engine/kernel.h"
+#include "engine/semantics/row_bytes.h"
 
 namespace sluice {
 
@@ -17,9 +17,7 @@ inline size_t FirstAssigned(const Attributes& attrs,
                             const TensorType& variable) {
   const int64_t row = std::max<int64_t>(attrs.Int("first_row"), 0);
   if (row == 0) return 0;
-  const Shape& shape = variable.shape;
-  return static_cast<size_t>(row * shape.elements(1, shape.rank())) *
-         SizeOf(variable.dtype);
+  return static_cast<size_t>(row) * RowBytes(variable);
 }
 
 }  // namespace sluice

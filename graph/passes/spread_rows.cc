@@ -93,15 +93,13 @@ class Spreader {
   }
 
   void DividePieces(Node& node) {
-    const bool by_elements =
-        !node.op().scatters && (node.mutates() == 0 || !node.IsInitializer());
-    if (!by_elements) parts_.WantWholes(node);
-    if (by_elements) {
-      parts_.Divide(node);
-    } else {
+    if (node.op().scatters || node.IsInitializer()) {
+      parts_.WantWholes(node);
       const Spread& of = spread_.at(&node.input(0).node());
       parts_.Set(node, node.op().scatters ? UpdateRows(node, of)
                                           : Initialize(node, of));
+    } else {
+      parts_.Divide(node);
     }
     if (node.mutates() > 0) updates_.emplace_back(&node, parts_.Of(node));
   }
@@ -123,7 +121,7 @@ class Spreader {
       attrs.Set("shape", type.shape);
       attrs.Set("rows_over", "");
       spread.variables.push_back(
-          &AddNew(node, node.op(), std::move(attrs), {}, type, piece.device));
+          &AddPart(node, node.op(), std::move(attrs), {}, type, piece.device));
     }
     parts_.Set(node, spread.variables);
     spread_[&node] = std::move(spread);
@@ -135,29 +133,28 @@ class Spreader {
     const RowsTakenFn rows_taken = node.op().rows_taken;
     const Output taken = rows_taken(node);
     const NameScope names(graph_, node.name());
+    if (of.pieces.size() == 1) {
+      Node& gather = AddPart(node, node.op(), node.attrs(),
+                             {of.variables[0]->output(0), taken},
+                             node.output_type(0), of.pieces[0].device);
+      gather.set_control_inputs(node.control_inputs());
+      graph_.ReplaceUses(node.output(0), gather.output(0), /*controls=*/true);
+      return;
+    }
     std::vector<Operand> joined = {taken};
     std::vector<int64_t> ends;
     for (size_t i = 0; i < of.pieces.size(); ++i) {
-      const Output variable = of.variables[i]->output(0);
-      Node* gather = nullptr;
-      if (of.pieces.size() == 1) {
-        gather = &AddNew(node, node.op(), node.attrs(), {variable, taken},
-                         node.output_type(0), of.pieces[i].device);
-      } else {
-        const Node& own = RowsOfPiece(taken, of, i);
-        gather = &GatherCounted(variable, own.output(0), own.output(2));
-        gather->set_device(of.pieces[i].device);
-      }
-      gather->set_control_inputs(node.control_inputs());
-      joined.emplace_back(gather->output(0));
+      const Node& own = RowsOfPiece(taken, of, i);
+      Node& gather = GatherCounted(of.variables[i]->output(0), own.output(0),
+                                   own.output(2));
+      gather.set_device(of.pieces[i].device);
+      gather.set_control_inputs(node.control_inputs());
+      joined.emplace_back(gather.output(0));
       ends.push_back(of.pieces[i].end);
     }
-    const Output all =
-        of.pieces.size() == 1
-            ? joined[1].output()
-            : graph_.Add({"JoinRows", std::move(joined), {{"ends", ends}}})
-                  .output(0);
-    graph_.ReplaceUses(node.output(0), all, /*controls=*/true);
+    const Node& all =
+        graph_.Add({"JoinRows", std::move(joined), {{"ends", ends}}});
+    graph_.ReplaceUses(node.output(0), all.output(0), /*controls=*/true);
   }
 
   // Which of some rows are of a piece, and as many.
@@ -202,8 +199,8 @@ class Spreader {
         inputs[at - 1] =
             GatherCounted(slices, own.output(1), own.output(2)).output(0);
       }
-      Node& update = AddNew(node, node.op(), node.attrs(), std::move(inputs),
-                            of.variables[i]->output_type(0), device);
+      Node& update = AddPart(node, node.op(), node.attrs(), std::move(inputs),
+                             of.variables[i]->output_type(0), device);
       update.set_control_inputs(node.control_inputs());
       updates.push_back(&update);
     }
@@ -236,9 +233,9 @@ class Spreader {
         Attributes attrs = node.attrs();
         attrs.Set("first_row", row - piece.begin);
         Node& assign =
-            AddNew(node, node.op(), std::move(attrs),
-                   {of.variables[i]->output(0), RowsOf(value, row, end)},
-                   of.variables[i]->output_type(0), piece.device);
+            AddPart(node, node.op(), std::move(attrs),
+                    {of.variables[i]->output(0), RowsOf(value, row, end)},
+                    of.variables[i]->output_type(0), piece.device);
         assign.set_control_inputs(node.control_inputs());
         if (before != nullptr) assign.AddControlInput(before);
         before = &assign;
@@ -294,19 +291,11 @@ class Spreader {
 
   Output Made(const Node& like, Attributes attrs, std::vector<Output> inputs,
               const TensorType& type) {
-    Node& node = AddNew(like, like.op(), std::move(attrs), std::move(inputs),
-                        type, graph_.current_device());
+    Node& node = AddPart(like, like.op(), std::move(attrs), std::move(inputs),
+                         type, graph_.current_device());
     node.set_control_inputs(like.control_inputs());
     if (before_ != nullptr) node.AddControlInput(before_);
     return node.output(0);
-  }
-
-  // --- Both ---
-
-  Node& AddNew(const Node& like, const OpDef& op, Attributes attrs,
-               std::vector<Output> inputs, const TensorType& type,
-               const std::string& device) {
-    return AddPart(like, op, std::move(attrs), std::move(inputs), type, device);
   }
 
   Graph& graph_;

@@ -14,6 +14,17 @@
 
 namespace sluice::cpu {
 
+// Is each of n indices in [0, limit)?
+template <typename I>
+Status CheckIndices(const I* indices, int64_t n, int64_t limit) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (indices[i] < 0 || indices[i] >= limit) {
+      return IndexOutOfRange(fmt::to_string(indices[i]), i, limit);
+    }
+  }
+  return {};
+}
+
 // Is each of n rows in [0, limit), or none?
 template <typename I>
 Status CheckRows(const I* rows, int64_t n, int64_t limit) {

@@ -10,6 +10,7 @@
 
 #include "engine/runtime/rendezvous.h"
 #include "engine/thread_annotations.h"
+#include "tests/support/forwarding_exchange.h"
 
 namespace sluice::testing {
 
@@ -46,32 +47,14 @@ class CountingRendezvous final : public Rendezvous {
   void BeginEpoch(uint64_t epoch) override { to_->BeginEpoch(epoch); }
 
  private:
-  struct Face final : Exchange {
+  struct Face final : ForwardingExchange {
     CountingRendezvous& owner;
-    Exchange& to;
 
-    Face(CountingRendezvous& o, Exchange& t) : owner(o), to(t) {}
+    Face(CountingRendezvous& o, Exchange& to)
+        : ForwardingExchange(to), owner(o) {}
     Status StartSend(const Edge& edge, const DeviceView& from) override {
       owner.bytes_ += static_cast<int64_t>(edge.bytes);
-      return to.StartSend(edge, from);
-    }
-    Status WaitSent(const Edge& edge, const DeviceView& from) override {
-      return to.WaitSent(edge, from);
-    }
-    Status StartReceive(const Edge& edge, const DeviceView& into) override {
-      return to.StartReceive(edge, into);
-    }
-    Status WaitReceived(const Edge& edge, const DeviceView& into) override {
-      return to.WaitReceived(edge, into);
-    }
-    size_t ReceivedBytes(const Edge& edge) override {
-      return to.ReceivedBytes(edge);
-    }
-    bool Sent(const Edge& edge, Waker& waker) override {
-      return to.Sent(edge, waker);
-    }
-    bool Received(const Edge& edge, Waker& waker) override {
-      return to.Received(edge, waker);
+      return ForwardingExchange::StartSend(edge, from);
     }
   };
 

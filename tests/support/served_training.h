@@ -6,11 +6,15 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "io/checkpoints/checkpoint.h"
+#include "models/train/hooks/hooks.h"
 #include "tests/support/job_servers.h"
 #include "tests/support/worker_threads.h"
 
@@ -20,16 +24,17 @@ using Lead = std::optional<int64_t>;
 inline constexpr int64_t kAnyLead = INT64_MAX;
 inline const Lead kSync = std::nullopt;
 
-// The same task with variables on so many servers, cut over them from so many
-// bytes on.
+// The same task with variables on so many servers, which `change` may say more
+// of; none: in the processes themselves.
 inline std::vector<Trained> TrainOn(
     int servers, int workers, Lead lead, Task task,
-    std::optional<int64_t> dense_from = std::nullopt) {
+    const std::function<void(TrainingServers&)>& change = {}) {
+  if (servers == 0) return TrainWith(workers, task);
   JobServers job(servers);
   task.options = [&, before = task.options](int rank) {
     TrainingOptions options = before(rank);
     options.servers = job.For(rank, lead);
-    options.servers.dense_from = dense_from;
+    if (change) change(options.servers);
     return options;
   };
   return TrainWith(workers, task);
@@ -43,6 +48,33 @@ inline void CheckVariables(const Trained& a, const Trained& b) {
     CAPTURE(name);
     CHECK(value.BitEqual(b.variables.at(name)));
   }
+}
+
+// Stops one process's training after some steps, time and again, until it is
+// done, and goes on with it as `train`, of a task, does: it ends as one that
+// was not disturbed.
+template <typename Train>
+void CheckGoesOn(Task task, std::mt19937& random, const Train& train) {
+  TemporaryFolder folder;
+  const Trained undisturbed = TrainWith(1, task)[0];
+  int64_t stop = 0;
+  task.options = [&](int) {
+    return TrainingOptions{.log_dir = folder / "log",
+                           .save_every = {.steps = 4}};
+  };
+  task.add_hooks = [&](Trainer& trainer) {
+    trainer.AddHook(std::make_unique<StopAtStep>(stop));
+  };
+  Trained last;
+  while (stop < undisturbed.result.steps) {
+    stop += 1 + static_cast<int64_t>(random() % 12);
+    CAPTURE(stop);
+    last = train(task);
+    REQUIRE(last.error == "");
+  }
+  CheckVariables(last, undisturbed);
+  CHECK(last.result.evaluation->values ==
+        undisturbed.result.evaluation->values);
 }
 
 // Of what is saved, the tensors are of the step that it says.

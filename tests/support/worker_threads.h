@@ -132,18 +132,23 @@ inline std::vector<Trained> TrainWith(int workers, const Task& task) {
   return trained;
 }
 
+// A classifier of three classes, with metrics that have a state.
+inline ModelSpec ThreeClasses(const Output& logits, const Output& label) {
+  const Output probability =
+      Reshape(Slice(Softmax(logits), {0, 1}, {-1, 1}), {-1});
+  return {.loss = Mean(SparseSoftmaxCrossEntropy(logits, label)),
+          .metrics = {
+              {"accuracy", Accuracy(logits, label)},
+              {"f1", F1(logits, label)},
+              {"auc", AreaUnderCurve(probability, Equal(label, int64_t{1}))}}};
+}
+
 // As the toy, without what makes a share's result depend on its size.
 inline ModelSpec Plain(Scope& scope, const Features& in, const RunContext&) {
   Output x =
       layers::Dense(scope / "fc1", in["x"], {.units = 16, .activation = Tanh});
-  const Output logits = layers::Dense(scope / "logits", x, {.units = 3});
-  const Output probability =
-      Reshape(Slice(Softmax(logits), {0, 1}, {-1, 1}), {-1});
-  return {.loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"])),
-          .metrics = {{"accuracy", Accuracy(logits, in["label"])},
-                      {"f1", F1(logits, in["label"])},
-                      {"auc", AreaUnderCurve(probability,
-                                             Equal(in["label"], int64_t{1}))}}};
+  return ThreeClasses(layers::Dense(scope / "logits", x, {.units = 3}),
+                      in["label"]);
 }
 
 inline TrainerSpec PlainSpec() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/semantics/index_error.h"
+#include "engine/semantics/row_bytes.h"
 #include "engine/semantics/row_ids.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
@@ -19,12 +20,6 @@ constexpr int64_t kGrainBytes = 1 << 16;  // of a piece of work, about
 
 int64_t SlicesPerPiece(int64_t bytes) {
   return std::max<int64_t>(kGrainBytes / std::max<int64_t>(bytes, 1), 1);
-}
-
-// The bytes of an element of a tensor's first dimension.
-int64_t SliceBytes(const TensorType& type) {
-  return type.shape.elements(1, type.shape.rank()) *
-         static_cast<int64_t>(SizeOf(type.dtype));
 }
 
 Status CheckCount(int64_t count, int64_t most) {
@@ -60,15 +55,12 @@ template <typename I>
 KernelPtr GatherCountedKernel(const KernelSpec& spec) {
   const int64_t limit = spec.inputs[0].shape[0];
   const int64_t most = spec.inputs[1].shape[0];
-  const int64_t bytes = SliceBytes(spec.inputs[0]);
+  const int64_t bytes = static_cast<int64_t>(RowBytes(spec.inputs[0]));
   return KernelOf([=](const KernelContext& c) -> Status {
     const I* rows = c.input<I>(1);
     const int64_t count = *c.input<int64_t>(2);
     SLUICE_RETURN_IF_ERROR(CheckCount(count, most));
-    for (int64_t i = 0; i < count; ++i) {
-      if (rows[i] >= 0 && rows[i] < limit) continue;
-      return IndexOutOfRange(fmt::to_string(rows[i]), i, limit);
-    }
+    SLUICE_RETURN_IF_ERROR(CheckIndices(rows, count, limit));
     if (bytes == 0) return {};
     const char* params = c.input<char>(0);
     char* y = c.output<char>(0);
@@ -101,7 +93,7 @@ template <typename I>
 KernelPtr JoinRowsKernel(const KernelSpec& spec) {
   const std::vector<int64_t> ends = spec.attrs.Ints("ends");
   const int64_t n = spec.inputs[0].shape.elements();
-  const int64_t bytes = SliceBytes(spec.inputs[1]);
+  const int64_t bytes = static_cast<int64_t>(RowBytes(spec.inputs[1]));
   const size_t pieces = ends.size();
   return KernelOf(
       [=](const KernelContext& c) -> Status {

@@ -1,17 +1,15 @@
 // Ops that take positions as data. Every index is checked before it is used.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "engine/ceil_div.h"
 #include "engine/semantics/gather_shape.h"
-#include "engine/semantics/index_error.h"
 #include "engine/tensor.h"
 #include "engine/threads.h"
 #include "kernels/cpu/array/array_copy.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/cpu/streaming.h"
 
 namespace sluice::cpu {
@@ -21,17 +19,6 @@ constexpr int64_t kGrain = 1 << 14;  // elements per piece of work, about
 
 int64_t RowsPerPiece(int64_t row) {
   return std::max<int64_t>(kGrain / std::max<int64_t>(row, 1), 1);
-}
-
-// Are all n indices in [0, limit)?
-template <typename I>
-Status CheckIndices(const I* indices, int64_t n, int64_t limit) {
-  for (int64_t i = 0; i < n; ++i) {
-    if (indices[i] < 0 || indices[i] >= limit) {
-      return IndexOutOfRange(fmt::to_string(indices[i]), i, limit);
-    }
-  }
-  return {};
 }
 
 // NaN counts as larger than everything else.

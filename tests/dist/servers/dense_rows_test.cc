@@ -22,19 +22,10 @@
 #include "models/optim/contributions.h"
 #include "models/optim/optimizers.h"
 #include "tests/dist/cluster/workers.h"
+#include "tests/dist/servers/on_servers.h"
 
 namespace sluice::dist::testing {
 namespace {
-
-using Names = std::vector<std::string>;
-
-constexpr char kWorker[] = "/cpu:0";
-
-Names Cpus(int count) {
-  Names names;
-  for (int i = 1; i <= count; ++i) names.push_back("/cpu:" + std::to_string(i));
-  return names;
-}
 
 Optimizer SomeOptimizer(std::mt19937& random) {
   const Names names = {"sgd",  "momentum", "nesterov", "rmsprop", "adagrad",
@@ -55,29 +46,16 @@ Optimizer SomeOptimizer(std::mt19937& random) {
 // Drawn, computed of what is drawn, constant, given, and one that is no row by
 // row.
 Initializer SomeValue(std::mt19937& random, const Shape& shape) {
-  switch (random() % 6) {
+  const uint32_t kind = random() % 6;
+  switch (kind) {
     case 0:
       return initializers::GlorotUniform()(shape);
     case 1:
       return initializers::HeNormal()(shape);
     case 2:
       return initializers::Constant(0.25)(shape);
-    case 3: {
-      Tensor value(DType::kFloat32, shape);
-      for (float& x : value.values<float>()) {
-        x = static_cast<float>(random() % 1000) / 500 - 1;
-      }
-      return CopyOf(value);
-    }
-    case 4:
-      return {DType::kFloat32, shape, [shape](Graph& graph) {
-                return Tanh(RandomUniform(graph, shape, -1, 1)) * 0.5 +
-                       RandomNormal(graph, Shape{shape[-1]}, 0, 0.1);
-              }};
     default:
-      return {DType::kFloat32, shape, [shape](Graph& graph) {
-                return CumSum(RandomUniform(graph, shape, -0.1, 0.1), 0);
-              }};
+      return OtherValue(kind - 3, random, shape, 0.1);
   }
 }
 
@@ -143,53 +121,6 @@ struct Program {
     return {{x, values}, {ids, rows}};
   }
 };
-
-// First values, losses, last values.
-std::vector<Tensor> RunSteps(const Program& program, Session& session) {
-  const auto add_values = [&](std::vector<Tensor>* all) {
-    for (const Output& variable : program.graph.Variables()) {
-      all->push_back(session.Read(variable));
-    }
-  };
-  session.Initialize();
-  std::vector<Tensor> all;
-  add_values(&all);
-  for (int step = 0; step < 4; ++step) {
-    all.push_back(
-        session.Run(program.Feeds(step), program.loss, {program.train}));
-  }
-  add_values(&all);
-  return all;
-}
-
-void CheckSame(const std::vector<Tensor>& got,
-               const std::vector<Tensor>& wanted) {
-  REQUIRE_EQ(got.size(), wanted.size());
-  for (size_t i = 0; i < got.size(); ++i) {
-    CAPTURE(i);
-    CHECK(got[i].BitEqual(wanted[i]));
-  }
-}
-
-SessionOptions On(const Names& servers) {
-  SessionOptions options;
-  options.devices = servers;
-  options.devices.insert(options.devices.begin(), kWorker);
-  return options;
-}
-
-int Spread(const Graph& graph) {
-  int spread = 0;
-  for (const Output& variable : graph.Variables()) {
-    spread += SpreadsRows(variable.node()) ? 1 : 0;
-  }
-  return spread;
-}
-
-int64_t BytesOf(const Output& variable) {
-  return variable.shape().elements() *
-         static_cast<int64_t>(SizeOf(variable.dtype()));
-}
 
 TEST_CASE("over any number of servers they have one device's bits") {
   int spread_in_all = 0;

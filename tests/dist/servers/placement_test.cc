@@ -18,15 +18,13 @@
 #include "models/optim/contributions.h"
 #include "models/optim/optimizers.h"
 #include "tests/dist/cluster/workers.h"
+#include "tests/dist/servers/on_servers.h"
 #include "tests/support/error_text.h"
 
 namespace sluice::dist::testing {
 namespace {
 
 using sluice::testing::Contains;
-using Names = std::vector<std::string>;
-
-constexpr char kWorker[] = "/cpu:0";
 
 // A network of random widths, with normalisations, and its training.
 struct Training {
@@ -74,21 +72,6 @@ struct Training {
   }
 };
 
-// Losses, then all variables, after some steps of a Training or Words.
-template <typename Program>
-std::vector<Tensor> RunSteps(const Program& program, Session& session) {
-  session.Initialize();
-  std::vector<Tensor> values;
-  for (int step = 0; step < 4; ++step) {
-    values.push_back(
-        session.Run(program.Feeds(step), program.loss, {program.train}));
-  }
-  for (const Output& variable : program.graph.Variables()) {
-    values.push_back(session.Read(variable));
-  }
-  return values;
-}
-
 Optimizer OptimizerOf(uint32_t seed) {
   const Names names = {"sgd",  "momentum", "nesterov", "rmsprop", "adagrad",
                        "adam", "adamw",    "lars",     "lamb"};
@@ -104,28 +87,8 @@ Optimizer OptimizerOf(uint32_t seed) {
   return optimizer;
 }
 
-int64_t BytesOf(const Output& variable) {
-  return variable.shape().elements() *
-         static_cast<int64_t>(SizeOf(variable.dtype()));
-}
-
 bool IsPartOf(const Output& slot, const Output& variable) {
   return slot.name().starts_with(variable.name() + "/");
-}
-
-void CheckSame(const std::vector<Tensor>& got,
-               const std::vector<Tensor>& wanted) {
-  REQUIRE_EQ(got.size(), wanted.size());
-  for (size_t i = 0; i < got.size(); ++i) {
-    CAPTURE(i);
-    CHECK(got[i].BitEqual(wanted[i]));
-  }
-}
-
-Names Cpus(int count) {
-  Names names;
-  for (int i = 1; i <= count; ++i) names.push_back("/cpu:" + std::to_string(i));
-  return names;
 }
 
 TEST_CASE("every optimizer trains on servers as it does on one device") {
@@ -142,9 +105,7 @@ TEST_CASE("every optimizer trains on servers as it does on one device") {
     if (seed % 2 == 0) {
       CountLast(spread.train, GlobalStep(spread.graph));
     }
-    SessionOptions options;
-    options.devices = servers;
-    options.devices.insert(options.devices.begin(), kWorker);
+    SessionOptions options = On(servers);
     Session session(spread.graph, options);
     CheckSame(RunSteps(spread, session), wanted);
   }
@@ -166,9 +127,7 @@ TEST_CASE("and on servers that are other tasks") {
     Training spread(seed, optimizer);
     ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers));
     CountLast(spread.train, GlobalStep(spread.graph));
-    SessionOptions options;
-    options.devices = servers;
-    options.devices.insert(options.devices.begin(), kWorker);
+    SessionOptions options = On(servers);
     options.cluster = workers.Master();
     options.container = std::to_string(seed);
     Session session(spread.graph, options);
@@ -347,9 +306,7 @@ TEST_CASE("of tables rows come and go") {
                  input.shape().elements() < Words::kRows));
         }
       }
-      SessionOptions options;
-      options.devices = servers;
-      options.devices.insert(options.devices.begin(), kWorker);
+      SessionOptions options = On(servers);
       if (tasks) options.cluster = workers.Master();
       options.container = std::to_string(i);
       Session session(spread.graph, options);

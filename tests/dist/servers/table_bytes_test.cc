@@ -19,6 +19,7 @@
 #include "graph/row_pieces.h"
 #include "graph/session/session.h"
 #include "models/optim/optimizers.h"
+#include "tests/dist/servers/on_servers.h"
 #include "tests/support/counting_rendezvous.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/wild_rendezvous.h"
@@ -29,16 +30,8 @@ namespace {
 using sluice::testing::CountingRendezvous;
 using sluice::testing::Rounds;
 using sluice::testing::WildRendezvous;
-using Names = std::vector<std::string>;
 
-constexpr char kWorker[] = "/cpu:0";
 constexpr float kRate = 0.5;
-
-Names Cpus(int count) {
-  Names names;
-  for (int i = 1; i <= count; ++i) names.push_back("/cpu:" + std::to_string(i));
-  return names;
-}
 
 // A table read by one Gather or two, whose gradients are what it is fed.
 struct Program {
@@ -197,9 +190,7 @@ TEST_CASE("random reads over random servers: bytes by formula, bits of one") {
           WildRendezvous::Options{.seed = seed, .delay_us = 20});
     }
     const auto counter = std::make_shared<CountingRendezvous>(carrier);
-    SessionOptions options;
-    options.devices = Cpus(servers);
-    options.devices.insert(options.devices.begin(), kWorker);
+    SessionOptions options = On(Cpus(servers));
     options.rendezvous = counter;
     if (seed % 5 == 0) options.executor = ExecutorMode::kChecked;
     Session session(spread.graph, options);

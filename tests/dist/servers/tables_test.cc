@@ -18,6 +18,7 @@
 #include "models/nn/layers.h"
 #include "models/optim/optimizers.h"
 #include "tests/dist/cluster/workers.h"
+#include "tests/dist/servers/on_servers.h"
 #include "tests/support/error_text.h"
 
 namespace sluice::dist::testing {
@@ -25,15 +26,6 @@ namespace {
 
 using sluice::testing::Contains;
 using sluice::testing::ErrorOf;
-using Names = std::vector<std::string>;
-
-constexpr char kWorker[] = "/cpu:0";
-
-Names Cpus(int count) {
-  Names names;
-  for (int i = 1; i <= count; ++i) names.push_back("/cpu:" + std::to_string(i));
-  return names;
-}
 
 Optimizer SomeOptimizer(std::mt19937& random) {
   switch (random() % 6) {
@@ -57,29 +49,16 @@ Optimizer SomeOptimizer(std::mt19937& random) {
 // Every kind of first value: drawn, computed of what is drawn, constant, given,
 // and one that is no row by row.
 Initializer SomeValue(std::mt19937& random, const Shape& shape) {
-  switch (random() % 6) {
+  const uint32_t kind = random() % 6;
+  switch (kind) {
     case 0:
       return initializers::Uniform(-1, 1)(shape);
     case 1:
       return initializers::Normal(0.5)(shape);
     case 2:
       return initializers::TruncatedNormal(0.5, 1)(shape);
-    case 3: {
-      Tensor value(DType::kFloat32, shape);
-      for (float& x : value.values<float>()) {
-        x = static_cast<float>(random() % 1000) / 500 - 1;
-      }
-      return CopyOf(value);
-    }
-    case 4:
-      return {DType::kFloat32, shape, [shape](Graph& graph) {
-                return Tanh(RandomUniform(graph, shape, -1, 1)) * 0.5 +
-                       RandomNormal(graph, Shape{shape[-1]}, 0, 1);
-              }};
     default:
-      return {DType::kFloat32, shape, [shape](Graph& graph) {
-                return CumSum(RandomUniform(graph, shape, -1, 1), 0);
-              }};
+      return OtherValue(kind - 3, random, shape, 1);
   }
 }
 
@@ -135,44 +114,6 @@ struct Program {
   }
 };
 
-std::vector<Tensor> ValuesOf(const Graph& graph, const Session& session) {
-  std::vector<Tensor> values;
-  for (const Output& variable : graph.Variables()) {
-    values.push_back(session.Read(variable));
-  }
-  return values;
-}
-
-// First values, losses, last values.
-std::vector<Tensor> RunSteps(const Program& program, Session& session) {
-  session.Initialize();
-  std::vector<Tensor> all = ValuesOf(program.graph, session);
-  for (int step = 0; step < 4; ++step) {
-    all.push_back(
-        session.Run(program.Feeds(step), program.loss, {program.train}));
-  }
-  const std::vector<Tensor> last = ValuesOf(program.graph, session);
-  all.insert(all.end(), last.begin(), last.end());
-  return all;
-}
-
-void CheckSame(const std::vector<Tensor>& got,
-               const std::vector<Tensor>& wanted) {
-  REQUIRE_EQ(got.size(), wanted.size());
-  for (size_t i = 0; i < got.size(); ++i) {
-    CAPTURE(i);
-    CHECK(got[i].BitEqual(wanted[i]));
-  }
-}
-
-int Spread(const Graph& graph) {
-  int spread = 0;
-  for (const Output& variable : graph.Variables()) {
-    spread += SpreadsRows(variable.node()) ? 1 : 0;
-  }
-  return spread;
-}
-
 TEST_CASE("tables over any number of servers have one device's bits") {
   int spread_in_all = 0;
   for (uint32_t seed = 0; seed < 60; ++seed) {
@@ -186,9 +127,7 @@ TEST_CASE("tables over any number of servers have one device's bits") {
     ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers, {.tables = 1}));
     if (seed % 2 == 0) CountLast(spread.train, GlobalStep(spread.graph));
     spread_in_all += Spread(spread.graph);
-    SessionOptions options;
-    options.devices = servers;
-    options.devices.insert(options.devices.begin(), kWorker);
+    SessionOptions options = On(servers);
     Session session(spread.graph, options);
     CheckSame(RunSteps(spread, session), wanted);
     // No first value is anywhere as a whole.
@@ -213,9 +152,7 @@ TEST_CASE("and where servers are other tasks") {
       servers.push_back(WorkerName(i) + "/cpu:0");
     }
     ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers, {.tables = 1}));
-    SessionOptions options;
-    options.devices = servers;
-    options.devices.insert(options.devices.begin(), kWorker);
+    SessionOptions options = On(servers);
     options.cluster = workers.Master();
     options.container = std::to_string(seed);
     Session session(spread.graph, options);
@@ -239,9 +176,7 @@ TEST_CASE("a session has a table as one variable") {
               : Cpus(2);
     SpreadRows(table.node(), servers);
     plain.node().set_device(servers[1]);
-    SessionOptions options;
-    options.devices = servers;
-    options.devices.insert(options.devices.begin(), kWorker);
+    SessionOptions options = On(servers);
     if (tasks) options.cluster = workers.Master();
     options.container = "one variable";
     Session session(graph, options);
@@ -309,9 +244,7 @@ TEST_CASE("an id that is no row is an error, wherever it would be") {
       const Output table = graph.Variable("table", Zeros({40, 3}));
       SpreadRows(table.node(), Cpus(servers));
       const Output rows = Gather(table, ids);
-      SessionOptions options;
-      options.devices = Cpus(servers);
-      options.devices.insert(options.devices.begin(), kWorker);
+      SessionOptions options = On(Cpus(servers));
       Session session(graph, options);
       session.Initialize();
       CHECK(session.Run({{ids, Tensor::Array<int64_t>({2}, {39, 0})}}, rows)

@@ -38,8 +38,9 @@ TEST_CASE("workers on GPUs train on servers what workers on CPUs do") {
     const std::vector<Trained> got =
         TrainOn(2, workers, kSync, OnDevices("/gpu:", Plain()));
     // What is cut over the servers is joined on the GPU.
-    const std::vector<Trained> cut = TrainOn(
-        2, workers, kSync, OnDevices("/gpu:", Plain()), /*dense_from=*/1);
+    const std::vector<Trained> cut =
+        TrainOn(2, workers, kSync, OnDevices("/gpu:", Plain()),
+                [](TrainingServers& servers) { servers.dense_from = 1; });
     for (const Trained& worker : cut) CheckEqual(worker, got[0]);
     for (const Trained& worker : got) {
       CheckNear(worker, wanted[0], 1e-3);

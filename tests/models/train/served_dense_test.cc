@@ -20,10 +20,10 @@ namespace sluice {
 namespace {
 
 using testing::CheckEqual;
+using testing::CheckGoesOn;
 using testing::CheckSameBits;
 using testing::CheckSaved;
 using testing::CheckVariables;
-using testing::JobServers;
 using testing::kAnyLead;
 using testing::kSync;
 using testing::Lead;
@@ -32,6 +32,7 @@ using testing::TemporaryFolder;
 using testing::ToyRun;
 using testing::ToySpec;
 using testing::Trained;
+using testing::TrainOn;
 using testing::TrainWith;
 
 // Layers of enough rows for several servers, and a table, of which a step reads
@@ -89,23 +90,19 @@ int CutOnes(const Graph& graph) {
 }
 
 struct How {
-  int servers = 2;  // none: in the processes themselves
+  int servers = 2;
   Lead lead = kSync;
   std::optional<int64_t> backups = std::nullopt;
 };
 
 // With all cut that can be.
 std::vector<Trained> TrainCut(const How& how, int workers, Task task) {
-  if (how.servers == 0) return TrainWith(workers, task);
-  JobServers job(how.servers);
-  task.options = [&, before = task.options](int rank) {
-    TrainingOptions options = before(rank);
-    options.servers = job.For(rank, how.lead);
-    options.servers.dense_from = 1;
-    options.servers.backups = how.backups;
-    return options;
-  };
-  std::vector<Trained> all = TrainWith(workers, task);
+  std::vector<Trained> all =
+      TrainOn(how.servers, workers, how.lead, std::move(task),
+              [&](TrainingServers& servers) {
+                servers.dense_from = 1;
+                servers.backups = how.backups;
+              });
   for (Trained& each : all) {
     std::erase_if(each.variables, [](const auto& variable) {
       return IsContribution(variable.first);
@@ -196,29 +193,11 @@ TEST_CASE("any number of servers goes on where another stopped") {
   std::mt19937 random(4);
   for (uint32_t seed = 0; seed < 6; ++seed) {
     CAPTURE(seed);
-    TemporaryFolder folder;
-    Task task = WideTask(seed, 3);
-    const Trained undisturbed = TrainWith(1, task)[0];
-    int64_t stop = 0;
-    task.options = [&](int) {
-      return TrainingOptions{.log_dir = folder / "log",
-                             .save_every = {.steps = 4}};
-    };
-    task.add_hooks = [&](Trainer& trainer) {
-      trainer.AddHook(std::make_unique<StopAtStep>(stop));
-    };
-    Trained last;
-    while (stop < undisturbed.result.steps) {
-      stop += 1 + static_cast<int64_t>(random() % 12);
+    CheckGoesOn(WideTask(seed, 3), random, [&](const Task& task) {
       const int servers = static_cast<int>(random() % 5);
-      CAPTURE(stop);
       CAPTURE(servers);
-      last = TrainCut({.servers = servers}, 1, task)[0];
-      REQUIRE(last.error == "");
-    }
-    CheckVariables(last, undisturbed);
-    CHECK(last.result.evaluation->values ==
-          undisturbed.result.evaluation->values);
+      return TrainCut({.servers = servers}, 1, task)[0];
+    });
   }
 }
 

@@ -21,10 +21,10 @@ namespace sluice {
 namespace {
 
 using testing::CheckEqual;
+using testing::CheckGoesOn;
 using testing::CheckSaved;
 using testing::CheckVariables;
 using testing::Contains;
-using testing::JobServers;
 using testing::kAnyLead;
 using testing::kSync;
 using testing::kWords;
@@ -37,6 +37,7 @@ using testing::TemporaryFolder;
 using testing::ToyRun;
 using testing::ToySpec;
 using testing::Trained;
+using testing::TrainOn;
 using testing::TrainWith;
 
 // Bytes of the table alone.
@@ -58,17 +59,10 @@ Task ReaderTask(int optimizer, double epochs) {
   return task;
 }
 
-// With tables cut over so many servers; none: in the processes themselves.
+// With tables cut over so many servers.
 std::vector<Trained> TrainCut(int servers, int workers, Lead lead, Task task) {
-  if (servers == 0) return TrainWith(workers, task);
-  JobServers job(servers);
-  task.options = [&job, lead, before = task.options](int rank) {
-    TrainingOptions options = before(rank);
-    options.servers = job.For(rank, lead);
-    options.servers.cut_from = 1;
-    return options;
-  };
-  return TrainWith(workers, task);
+  return TrainOn(servers, workers, lead, std::move(task),
+                 [](TrainingServers& all) { all.cut_from = 1; });
 }
 
 TEST_CASE("one worker trains, evaluates and saves as without servers") {
@@ -149,30 +143,12 @@ TEST_CASE("any number of servers goes on where another stopped") {
   std::mt19937 random(4);
   for (int trial = 0; trial < 6; ++trial) {
     CAPTURE(trial);
-    TemporaryFolder folder;
-    Task task = ReaderTask(trial, 3);
-    const Trained undisturbed = TrainWith(1, task)[0];
-    int64_t stop = 0;
-    task.options = [&](int) {
-      return TrainingOptions{.log_dir = folder / "log",
-                             .save_every = {.steps = 4}};
-    };
-    task.add_hooks = [&](Trainer& trainer) {
-      trainer.AddHook(std::make_unique<StopAtStep>(stop));
-    };
-    Trained last;
-    while (stop < undisturbed.result.steps) {
-      stop += 1 + static_cast<int64_t>(random() % 12);
+    CheckGoesOn(ReaderTask(trial, 3), random, [&](const Task& task) {
       const int servers = static_cast<int>(random() % 4);
-      CAPTURE(stop);
       CAPTURE(servers);
-      last = TrainCut(servers, 1, random() % 2 == 0 ? kSync : Lead(kAnyLead),
+      return TrainCut(servers, 1, random() % 2 == 0 ? kSync : Lead(kAnyLead),
                       task)[0];
-      REQUIRE(last.error == "");
-    }
-    CheckVariables(last, undisturbed);
-    CHECK(last.result.evaluation->values ==
-          undisturbed.result.evaluation->values);
+    });
   }
 }
 

@@ -65,7 +65,6 @@ Strategy RandomStrategy(std::mt19937& random) {
 
 std::vector<Trained> Train(const Strategy& strategy, Task task) {
   task.stages = strategy.stages;
-  if (strategy.servers == 0) return TrainWith(strategy.workers, task);
   return testing::TrainOn(strategy.servers, strategy.workers, std::nullopt,
                           task);
 }
