@@ -146,6 +146,16 @@ Result<KernelPtr> MakeSendStart(const KernelSpec& spec, DeviceType device) {
   return KernelPtr(std::make_unique<CountedSend>(spec));
 }
 
+template <typename Made>
+void Add(KernelTable& table, DeviceType device, const char* op, Call call) {
+  table.Register({.op = op,
+                  .device = device,
+                  .provider = "own",
+                  .make = [call](const KernelSpec& spec) -> Result<KernelPtr> {
+                    return KernelPtr(std::make_unique<Made>(spec, call));
+                  }});
+}
+
 }  // namespace
 
 Transfer TransferOf(const Kernel& kernel) {
@@ -154,36 +164,18 @@ Transfer TransferOf(const Kernel& kernel) {
 }
 
 void RegisterTransferKernels(KernelTable& table, DeviceType device) {
-  const auto add = [&](const char* op, Call call) {
-    table.Register(
-        {.op = op,
-         .device = device,
-         .provider = "own",
-         .make = [call](const KernelSpec& spec) -> Result<KernelPtr> {
-           return KernelPtr(std::make_unique<TransferKernel>(spec, call));
-         }});
-  };
   table.Register({.op = "SendStart",
                   .device = device,
                   .provider = "own",
                   .make = [device](const KernelSpec& spec) {
                     return MakeSendStart(spec, device);
                   }});
-  add("SendWait", Call::kSendWait);
-  add("RecvStart", Call::kRecvStart);
-  add("RecvWait", Call::kRecvWait);
+  Add<TransferKernel>(table, device, "SendWait", Call::kSendWait);
+  Add<TransferKernel>(table, device, "RecvStart", Call::kRecvStart);
+  Add<TransferKernel>(table, device, "RecvWait", Call::kRecvWait);
   if (device != DeviceType::kCpu) return;
-  const auto add_rows = [&](const char* op, Call call) {
-    table.Register(
-        {.op = op,
-         .device = device,
-         .provider = "own",
-         .make = [call](const KernelSpec& spec) -> Result<KernelPtr> {
-           return KernelPtr(std::make_unique<CountedReceive>(spec, call));
-         }});
-  };
-  add_rows("RecvRowsStart", Call::kRecvStart);
-  add_rows("RecvRowsWait", Call::kRecvWait);
+  Add<CountedReceive>(table, device, "RecvRowsStart", Call::kRecvStart);
+  Add<CountedReceive>(table, device, "RecvRowsWait", Call::kRecvWait);
 }
 
 }  // namespace sluice

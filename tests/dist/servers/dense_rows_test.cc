@@ -126,20 +126,10 @@ TEST_CASE("over any number of servers they have one device's bits") {
   int spread_in_all = 0;
   for (uint32_t seed = 0; seed < 150; ++seed) {
     CAPTURE(seed);
-    const Program local(seed);
-    Session alone(local.graph);
-    const std::vector<Tensor> wanted = RunSteps(local, alone);
-
-    Program spread(seed);
-    const Names servers = Cpus(2 + static_cast<int>(seed % 4));
-    ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers, {.dense = 1}));
-    if (seed % 2 == 0) CountLast(spread.train, GlobalStep(spread.graph));
-    spread_in_all += Spread(spread.graph);
-    SessionOptions options = On(servers);
+    SessionOptions options = On(Cpus(2 + static_cast<int>(seed % 4)));
     options.simplify = seed % 5 > 0;
     options.fuse = seed % 7 > 0;
-    Session session(spread.graph, options);
-    CheckSame(RunSteps(spread, session), wanted);
+    spread_in_all += CheckOneDevicesBits<Program>(seed, {.dense = 1}, options);
   }
   CHECK(spread_in_all > 400);
 }
@@ -148,20 +138,9 @@ TEST_CASE("and where servers are other tasks") {
   const Workers workers(3, Transport::kTcp);
   for (uint32_t seed = 0; seed < 24; ++seed) {
     CAPTURE(seed);
-    const Program local(seed);
-    Session alone(local.graph);
-    const std::vector<Tensor> wanted = RunSteps(local, alone);
-    Program spread(seed);
-    Names servers;
-    for (int i = 0; i < 2 + static_cast<int>(seed % 2); ++i) {
-      servers.push_back(WorkerName(i) + "/cpu:0");
-    }
-    ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers, {.dense = 1}));
-    SessionOptions options = On(servers);
-    options.cluster = workers.Master();
-    options.container = std::to_string(seed);
-    Session session(spread.graph, options);
-    CheckSame(RunSteps(spread, session), wanted);
+    CheckOneDevicesBits<Program>(
+        seed, {.dense = 1},
+        OnTasks(workers, 2 + static_cast<int>(seed % 2), seed));
   }
 }
 

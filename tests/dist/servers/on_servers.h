@@ -10,10 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "dist/servers/placement.h"
 #include "graph/builder.h"
 #include "graph/row_pieces.h"
 #include "graph/session/session.h"
 #include "models/nn/initializers.h"
+#include "models/optim/optimizers.h"
+#include "tests/dist/cluster/workers.h"
 
 namespace sluice::dist::testing {
 
@@ -99,6 +102,37 @@ inline void CheckSame(const std::vector<Tensor>& got,
     CAPTURE(i);
     CHECK(got[i].BitEqual(wanted[i]));
   }
+}
+
+// With its variables on the servers of these options a program of the seed has
+// one device's bits. Returns how many variables are cut.
+template <typename Program>
+int CheckOneDevicesBits(uint32_t seed, const CutFrom& from,
+                        const SessionOptions& options) {
+  const Program local(seed);
+  Session alone(local.graph);
+  const std::vector<Tensor> wanted = RunSteps(local, alone);
+  Program spread(seed);
+  const Names servers(options.devices.begin() + 1, options.devices.end());
+  ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers, from));
+  if (seed % 2 == 0) CountLast(spread.train, GlobalStep(spread.graph));
+  Session session(spread.graph, options);
+  CheckSame(RunSteps(spread, session), wanted);
+  for (const Output& variable : spread.graph.Variables()) {
+    CHECK(session.IsInitialized(variable));
+  }
+  return Spread(spread.graph);
+}
+
+// The worker, and so many tasks as its servers.
+inline SessionOptions OnTasks(const Workers& workers, int count,
+                              uint32_t container) {
+  Names servers;
+  for (int i = 0; i < count; ++i) servers.push_back(WorkerName(i) + "/cpu:0");
+  SessionOptions options = On(servers);
+  options.cluster = workers.Master();
+  options.container = std::to_string(container);
+  return options;
 }
 
 }  // namespace sluice::dist::testing

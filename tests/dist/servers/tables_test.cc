@@ -118,23 +118,8 @@ TEST_CASE("tables over any number of servers have one device's bits") {
   int spread_in_all = 0;
   for (uint32_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
-    const Program local(seed);
-    Session alone(local.graph);
-    const std::vector<Tensor> wanted = RunSteps(local, alone);
-
-    Program spread(seed);
-    const Names servers = Cpus(1 + static_cast<int>(seed % 5));
-    ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers, {.tables = 1}));
-    if (seed % 2 == 0) CountLast(spread.train, GlobalStep(spread.graph));
-    spread_in_all += Spread(spread.graph);
-    SessionOptions options = On(servers);
-    Session session(spread.graph, options);
-    CheckSame(RunSteps(spread, session), wanted);
-    // No first value is anywhere as a whole.
-    for (const Output& variable : spread.graph.Variables()) {
-      if (!SpreadsRows(variable.node())) continue;
-      CHECK(session.IsInitialized(variable));
-    }
+    spread_in_all += CheckOneDevicesBits<Program>(
+        seed, {.tables = 1}, On(Cpus(1 + static_cast<int>(seed % 5))));
   }
   CHECK(spread_in_all > 100);
 }
@@ -143,20 +128,9 @@ TEST_CASE("and where servers are other tasks") {
   const Workers workers(3, Transport::kTcp);
   for (uint32_t seed = 0; seed < 12; ++seed) {
     CAPTURE(seed);
-    const Program local(seed);
-    Session alone(local.graph);
-    const std::vector<Tensor> wanted = RunSteps(local, alone);
-    Program spread(seed);
-    Names servers;
-    for (int i = 0; i <= static_cast<int>(seed % 3); ++i) {
-      servers.push_back(WorkerName(i) + "/cpu:0");
-    }
-    ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers, {.tables = 1}));
-    SessionOptions options = On(servers);
-    options.cluster = workers.Master();
-    options.container = std::to_string(seed);
-    Session session(spread.graph, options);
-    CheckSame(RunSteps(spread, session), wanted);
+    CheckOneDevicesBits<Program>(
+        seed, {.tables = 1},
+        OnTasks(workers, 1 + static_cast<int>(seed % 3), seed));
   }
 }
 
