@@ -148,6 +148,7 @@ MetricsOverSet Workers::Merged(const NamedMetrics& metrics,
                          numbers.size() * sizeof(double)});
   MetricsOverSet merged(metrics);
   for (const std::string& bytes : states) {
+    if (bytes.empty()) continue;  // of who has no leaves
     std::vector<double> all(bytes.size() / sizeof(double));
     std::memcpy(all.data(), bytes.data(), all.size() * sizeof(double));
     std::span<const double> rest(all);
