@@ -16,6 +16,19 @@ std::string DeviceName::ToString() const {
   return job.empty() ? here : fmt::format("/job:{}/task:{}{}", job, task, here);
 }
 
+DeviceName DeviceName::Host() const {
+  if (type != DeviceType::kCuda) return *this;
+  return {DeviceType::kCpu, 0, job, task};
+}
+
+std::vector<std::string> HostsOf(const std::vector<std::string>& devices) {
+  std::vector<std::string> hosts;
+  for (const std::string& device : devices) {
+    hosts.push_back(ParseDeviceName(device).ValueOrThrow().Host().ToString());
+  }
+  return hosts;
+}
+
 namespace {
 
 // Takes "<prefix>7" off the front of `text`; nothing if it is not there.

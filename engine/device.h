@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/accelerator.h"
 #include "engine/device_memory.h"
@@ -25,10 +26,14 @@ struct DeviceName {
   std::string job = {};  // empty: this process
   int task = 0;
   std::string ToString() const;
+  // Of a GPU the first CPU of its process; of others themselves.
+  DeviceName Host() const;
   friend bool operator==(const DeviceName&, const DeviceName&) = default;
 };
 // Errors say what names look like and which types exist.
 Result<DeviceName> ParseDeviceName(std::string_view name);
+// Of each the Host(). Throws Error.
+std::vector<std::string> HostsOf(const std::vector<std::string>& devices);
 
 struct DeviceOptions {
   bool share_accelerator = false;  // as in OpenAccelerator

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "dist/servers/shares.h"
+#include "engine/device.h"
 #include "graph/row_pieces.h"
 
 namespace sluice::dist {
@@ -21,6 +22,7 @@ class Placer {
          const std::vector<Output>& decided)
       : worker_(worker),
         servers_(servers),
+        hosts_(HostsOf(servers)),
         decided_(decided),
         order_(graph.TopologicalOrder()),
         shares_(graph, order_, servers, cut_from) {
@@ -69,8 +71,10 @@ class Placer {
   }
 
   bool IsServer(const std::string& device) const {
-    return std::find(servers_.begin(), servers_.end(), device) !=
-           servers_.end();
+    const auto among = [&](const std::vector<std::string>& devices) {
+      return std::find(devices.begin(), devices.end(), device) != devices.end();
+    };
+    return among(servers_) || among(hosts_);
   }
 
   // Of a variable: its rows travel, and which they are to be.
@@ -164,6 +168,7 @@ class Placer {
 
   const std::string& worker_;
   const std::vector<std::string>& servers_;
+  const std::vector<std::string> hosts_;
   const std::vector<Output>& decided_;
   const std::vector<Node*> order_;
   Shares shares_;

@@ -33,9 +33,9 @@ struct CutFrom {
 //   "<variable>/<slot>" and whatever one node updates, counts as one and stays
 //   together.
 // - Of a large table each server has some rows (graph/row_pieces.h), which
-// count
-//   as its bytes. A table is what is read by Gather along its first dimension
-//   alone, and updated by rows if at all.
+//   count as its bytes: where variables are on GPUs, the CPU beside, since rows
+//   are counted there. A table is what is read by Gather along its first
+//   dimension alone, and updated by rows if at all.
 // - So it is with other large variables, which workers read as wholes, of eight
 //   rows or more, where a server has to look at rows of it alone, and at no
 //   more than one element of it and its slots at a time: not where it would

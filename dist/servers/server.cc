@@ -8,6 +8,7 @@
 
 #include "dist/servers/admission.h"
 #include "dist/servers/pace.h"
+#include "engine/device.h"
 #include "engine/thread_annotations.h"
 
 namespace sluice::dist {
@@ -69,6 +70,18 @@ std::string ServerName(int server) {
   return fmt::format("/job:{}/task:{}", kServerRole, server);
 }
 
+std::string DeviceOfServer(const LaunchInfo& info, int server,
+                           DeviceType type) {
+  int index = 0;
+  for (int other = 0; type != DeviceType::kCpu && other < server; ++other) {
+    const auto host = [&](int of) {
+      return info.servers[static_cast<size_t>(of)].host;
+    };
+    index += host(other) == host(server) ? 1 : 0;
+  }
+  return DeviceName{type, index}.ToString();
+}
+
 Result<std::unique_ptr<Worker>> StartServer(WorkerOptions options) {
   options.answer = [keepers =
                         std::make_shared<Keepers>()](const std::string& text) {
@@ -78,27 +91,32 @@ Result<std::unique_ptr<Worker>> StartServer(WorkerOptions options) {
 }
 
 Result<std::unique_ptr<Worker>> StartServer(const LaunchInfo& info,
-                                            TaskOptions options) {
+                                            TaskOptions options,
+                                            DeviceType type) {
   WorkerOptions server;
   server.task = std::move(options);
   server.task.name = ServerName(info.server);
   server.task.token = info.token;
   server.task.credentials = info.credentials;
   server.listen_fd = info.listen_fd;
+  if (type != DeviceType::kCpu) {
+    server.devices.push_back(DeviceOfServer(info, info.server, type));
+  }
   return StartServer(std::move(server));
 }
 
 Result<ServersOfJob> ReachServers(const LaunchInfo& info,
-                                  ClusterOptions options) {
+                                  ClusterOptions options, DeviceType type) {
   options.task.name = fmt::format("/job:{}/task:{}", kWorkerRole, info.rank);
   options.task.token = info.token;
   options.task.credentials = info.credentials;
   ServersOfJob servers;
   std::vector<ClusterTask> tasks;
   for (const TaskAddress& address : info.servers) {
-    const std::string name = ServerName(static_cast<int>(tasks.size()));
-    tasks.push_back({name, address.host, address.port});
-    servers.devices.push_back(name + "/cpu:0");
+    const auto server = static_cast<int>(tasks.size());
+    tasks.push_back({ServerName(server), address.host, address.port});
+    servers.devices.push_back(ServerName(server) +
+                              DeviceOfServer(info, server, type));
   }
   SLUICE_ASSIGN_OR_RETURN(servers.cluster,
                           MakeCluster(options, std::move(tasks)));

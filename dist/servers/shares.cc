@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/device.h"
 #include "graph/row_division.h"
 #include "graph/row_pieces.h"
 
@@ -32,6 +33,7 @@ Shares::Shares(const Graph& graph, const std::vector<Node*>& order,
                const std::vector<std::string>& servers, const CutFrom& cut_from)
     : order_(order),
       servers_(servers),
+      hosts_(HostsOf(servers)),
       cut_from_(cut_from),
       variables_(graph.Variables()),
       groups_(variables_.size()) {
@@ -124,7 +126,7 @@ void Shares::ShareOut() {
     const bool table =
         load.rows > 0 && load.device.empty() && load.bytes >= cut_from_.tables;
     if (table) {
-      cut(load, load.rows, servers_);
+      cut(load, load.rows, hosts_);
       continue;
     }
     largest_first.push_back(first);

@@ -63,6 +63,7 @@ class Shares {
 
   const std::vector<Node*>& order_;
   const std::vector<std::string>& servers_;
+  const std::vector<std::string> hosts_;  // of these
   const CutFrom& cut_from_;
   const std::vector<Output> variables_;
   std::unordered_map<const Node*, size_t> numbers_;  // in variables_

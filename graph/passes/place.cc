@@ -55,12 +55,14 @@ const DeviceDescription* FirstCpu(
   return cpu == devices.end() ? nullptr : &*cpu;
 }
 
-// To the CPU, unless its own device runs it, or what it updates is there.
-void MoveWhereItRuns(Node& node, const DeviceDescription& cpu,
-                     const DeviceDescriptions& devices) {
+// To a CPU, of the same task where that has one, unless its own device runs it,
+// or what it updates is there.
+void MoveWhereItRuns(Node& node, const DeviceDescriptions& devices) {
   const DeviceDescription* const own = FindDevice(devices, node.device());
   if (own == nullptr || node.mutates() > 0 || own->Runs(node)) return;
-  node.set_device(cpu.name);
+  const DeviceDescription* cpu = FirstCpu(devices, TaskOf(node.device()));
+  if (cpu == nullptr) cpu = FirstCpu(devices);
+  if (cpu != nullptr) node.set_device(cpu->name);
 }
 
 }  // namespace
@@ -95,8 +97,7 @@ Status Place(Graph& graph, const DeviceDescriptions& devices) {
 }
 
 Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices) {
-  const DeviceDescription* const cpu = FirstCpu(devices);
-  if (cpu == nullptr) {
+  if (FirstCpu(devices) == nullptr) {
     return InvalidArgument("soft placement needs a CPU among the devices");
   }
   for (const DeviceDescription& device : devices) {
@@ -105,7 +106,7 @@ Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices) {
         fmt::format("soft placement: nothing is known of the kernels of '{}'",
                     device.name));
   }
-  for (const auto& node : graph.nodes()) MoveWhereItRuns(*node, *cpu, devices);
+  for (const auto& node : graph.nodes()) MoveWhereItRuns(*node, devices);
   return {};
 }
 
@@ -115,9 +116,7 @@ Status CountOnCpu(Graph& graph, const DeviceDescriptions& devices) {
     if (op.counter == nullptr && op.reads_counted == nullptr) continue;
     const DeviceDescription* const own = FindDevice(devices, node->device());
     if (own == nullptr || own->type == DeviceType::kCpu) continue;
-    const DeviceDescription* cpu = FirstCpu(devices, TaskOf(node->device()));
-    if (cpu == nullptr) cpu = FirstCpu(devices);
-    if (cpu != nullptr) MoveWhereItRuns(*node, *cpu, devices);
+    MoveWhereItRuns(*node, devices);
   }
   return {};
 }

@@ -47,6 +47,18 @@ Error Wrong(const Node& node, const Node& variable) {
                       node.Describe(), variable.name(), node.location())};
 }
 
+// Rows are counted on CPUs; what counts them there would fetch a piece whole.
+void WantCpus(const Node& node, const std::vector<RowPiece>& pieces) {
+  for (const RowPiece& piece : pieces) {
+    const Result<DeviceName> named = ParseDeviceName(piece.device);
+    if (!named.ok() || named->type != DeviceType::kCuda) continue;
+    throw Error(Code::kUnimplemented,
+                fmt::format("{}: it takes rows of a table of which some are on "
+                            "{}: put them on CPUs ({})",
+                            node.Describe(), piece.device, node.location()));
+  }
+}
+
 class Spreader {
  public:
   explicit Spreader(Graph& graph)
@@ -107,13 +119,6 @@ class Spreader {
   void Divide(Node& node) {
     Spread spread = {PiecesOf(node), {}};
     for (const RowPiece& piece : spread.pieces) {
-      const Result<DeviceName> named = ParseDeviceName(piece.device);
-      if (named.ok() && named->type == DeviceType::kCuda) {
-        throw Error(Code::kUnimplemented,
-                    fmt::format("'{}': some of its rows are to be on {}, which "
-                                "has no kernel for that: put them on CPUs ({})",
-                                node.name(), piece.device, node.location()));
-      }
       const TensorType type = {
           node.output_type(0).dtype,
           WithRows(node.output_type(0).shape, piece.end - piece.begin)};
@@ -141,6 +146,7 @@ class Spreader {
       graph_.ReplaceUses(node.output(0), gather.output(0), /*controls=*/true);
       return;
     }
+    WantCpus(node, of.pieces);
     std::vector<Operand> joined = {taken};
     std::vector<int64_t> ends;
     for (size_t i = 0; i < of.pieces.size(); ++i) {
@@ -182,6 +188,7 @@ class Spreader {
     if (of.pieces.size() > 1 && slices.shape() != flat) {
       slices = Reshape(slices, flat);
     }
+    if (of.pieces.size() > 1) WantCpus(node, of.pieces);
     std::vector<Node*> updates;
     for (size_t i = 0; i < of.pieces.size(); ++i) {
       const std::string& device = of.pieces[i].device;

@@ -128,6 +128,9 @@ class Reader {
                                        ? CopiesBatches(line_.training.session)
                                        : given_.variables == "gpu";
     }
+    if (line_.job.strategy == "ps" && given_.variables == "gpu") {
+      line_.job.variables = DeviceType::kCuda;
+    }
     line_.training.session.seed = line_.run.seed;
     if (line_.command == CommandLine::Command::kPredict) {
       line_.run.bad_examples = std::make_shared<BadExamples>(INT64_MAX);

@@ -76,7 +76,7 @@ std::shared_ptr<dist::Worker> StartServer(const JobFlags& flags,
   // Serve waits for them: threads have the mask of who starts them.
   const sigset_t signals = EndingSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return dist::StartServer(info, TaskOf(flags)).ValueOrThrow();
+  return dist::StartServer(info, TaskOf(flags), flags.variables).ValueOrThrow();
 }
 
 TrainingServers ReachServers(const JobFlags& flags,
@@ -85,7 +85,7 @@ TrainingServers ReachServers(const JobFlags& flags,
   options.task = TaskOf(flags);
   options.connect_timeout = Milliseconds(flags.join_timeout);
   const dist::ServersOfJob job =
-      dist::ReachServers(info, options).ValueOrThrow();
+      dist::ReachServers(info, options, flags.variables).ValueOrThrow();
   TrainingServers servers = {job.cluster, job.devices,
                              LeadOf(flags.consistency)};
   servers.backups = flags.backup_workers;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "dist/cluster/worker.h"
+#include "engine/kernel.h"
 #include "engine/runtime/collective.h"
 #include "models/train/workers/meetings.h"
 #include "models/train/workers/pipeline_stages.h"
@@ -21,6 +22,8 @@ struct JobFlags {
   std::string strategy;
   // With strategy ps: sync, which empty is too, or a TrainingServers::lead.
   std::string consistency;
+  // With strategy ps: what servers have variables on.
+  DeviceType variables = DeviceType::kCpu;
   // With sync: TrainingServers::backups.
   std::optional<int64_t> backup_workers;
   // Seconds, of GroupOptions.

@@ -76,8 +76,8 @@ std::string WrongWithMirrored(const CommandLine& line,
   const bool mirrored = line.job.strategy == "mirrored";
   const bool devices = line.training.mirrored.any();
   if (!mirrored && devices) return "--devices is of --strategy mirrored";
-  if (!mirrored && !given.variables.empty()) {
-    return "--variables is of --strategy mirrored";
+  if (!mirrored && line.job.strategy != "ps" && !given.variables.empty()) {
+    return "--variables is of --strategy mirrored and ps";
   }
   if (!mirrored) return "";
   if (!devices) {
@@ -145,7 +145,8 @@ void AddJobFlags(CLI::App* sub, CommandLine& line, GivenFlags& given) {
                   "Of --strategy mirrored: cpu, on the CPU, which updates, and "
                   "devices read copies; host, the same; gpu, on each device, "
                   "which updates its own (default: gpu where --devices are "
-                  "GPUs, else cpu)")
+                  "GPUs, else cpu). Of --strategy ps: what servers have them "
+                  "on, and update with, gpu of each its own (default: cpu)")
       ->check(CLI::IsMember({"cpu", "gpu", "host"}));
   sub->add_option(
       "--consistency", line.job.consistency,

@@ -15,11 +15,14 @@ namespace sluice::testing {
 
 class JobServers {
  public:
-  explicit JobServers(int count) {
+  // With variables on devices of that type.
+  explicit JobServers(int count, DeviceType type = DeviceType::kCpu)
+      : type_(type) {
     job_.token = std::string(64, '7');
     for (int server = 0; server < count; ++server) {
+      job_.servers.push_back({"127.0.0.1", 0});
       servers_.push_back(Started(server, 0));
-      job_.servers.push_back({"127.0.0.1", servers_.back()->port()});
+      job_.servers.back().port = servers_.back()->port();
     }
   }
   void End(int server) { servers_[static_cast<size_t>(server)].reset(); }
@@ -36,7 +39,7 @@ class JobServers {
     dist::ClusterOptions options;
     options.task = Task();
     options.connect_timeout = std::chrono::seconds(20);
-    const auto reached = dist::ReachServers(info, options).ValueOrThrow();
+    const auto reached = dist::ReachServers(info, options, type_).ValueOrThrow();
     return {reached.cluster, reached.devices, lead};
   }
 
@@ -53,9 +56,13 @@ class JobServers {
     options.task.name = dist::ServerName(server);
     options.task.token = job_.token;
     options.port = port;
+    if (type_ != DeviceType::kCpu) {
+      options.devices.push_back(dist::DeviceOfServer(job_, server, type_));
+    }
     return dist::StartServer(std::move(options)).ValueOrThrow();
   }
 
+  const DeviceType type_;
   dist::LaunchInfo job_;
   std::vector<std::unique_ptr<dist::Worker>> servers_;
 };

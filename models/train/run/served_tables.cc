@@ -85,7 +85,11 @@ void ReadFromServers(const Graph& trained, const TrainingServers& servers,
                        UsedByRowsAlone(trained, *twin) &&
                        UsedByRowsAlone(graph, variable.node());
     if (!reads) continue;
-    SpreadRows(variable.node(), servers.devices);
+    std::vector<std::string> devices;
+    for (const RowPiece& piece : PiecesOf(*twin)) {
+      devices.push_back(piece.device);
+    }
+    SpreadRows(variable.node(), devices);
     any = true;
   }
   if (!any) return;
@@ -95,9 +99,7 @@ void ReadFromServers(const Graph& trained, const TrainingServers& servers,
       node->set_device(worker);
     }
   }
-  session.devices.insert(session.devices.end(), servers.devices.begin(),
-                         servers.devices.end());
-  session.cluster = servers.cluster;
+  servers.AddTo(&session);
 }
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 // Where a training with parameter servers is computed, and by whom.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -41,10 +42,12 @@ void TrainingRun::CheckServers() const {
                 "themselves, not on parameter servers");
   }
   workers_.RequireSame(
-      "consistency or number of parameter servers",
+      "consistency, or parameter servers and their devices",
       fmt::format(
-          "{} servers, lead {}, backups {}, tables from {} bytes, others {}",
-          options_.servers.devices.size(), options_.servers.lead.value_or(-1),
+          "variables on {}, lead {}, backups {}, tables from {} bytes, others "
+          "{}",
+          fmt::join(options_.servers.devices, ", "),
+          options_.servers.lead.value_or(-1),
           options_.servers.backups.value_or(-1), options_.servers.cut_from,
           options_.servers.dense_from.value_or(-1)));
   CheckBackups();
@@ -116,9 +119,7 @@ SessionOptions TrainingRun::PlaceTraining() {
     const NameScope names(graph_, "staleness");
     stale_ = counted - (counter + 1);
   }
-  session.devices.insert(session.devices.end(), servers.devices.begin(),
-                         servers.devices.end());
-  session.cluster = servers.cluster;
+  servers.AddTo(&session);
   if (apart_) session.collective = nullptr;
   return session;
 }

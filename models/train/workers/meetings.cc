@@ -5,13 +5,26 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "dist/servers/pace.h"
 #include "dist/servers/server.h"
+#include "engine/device.h"
 #include "engine/status.h"
 #include "graph/session/cluster.h"
+#include "graph/session/session.h"
 
 namespace sluice {
+
+void TrainingServers::AddTo(SessionOptions* session) const {
+  std::vector<std::string>& all = session->devices;
+  all.insert(all.end(), devices.begin(), devices.end());
+  for (std::string& host : HostsOf(devices)) {
+    const bool there = std::find(all.begin(), all.end(), host) != all.end();
+    if (!there) all.push_back(std::move(host));
+  }
+  session->cluster = cluster;
+}
 
 void AwaitServers(const TrainingServers& servers, const StopToken* stop,
                   Reporter* reporter) {

@@ -18,12 +18,15 @@
 namespace SLUICE_PUBLIC sluice {
 
 class Cluster;
+struct SessionOptions;
 
 // Where the variables of a training are, if not with each worker, and how its
 // workers use them (docs/distributed.md, "Parameter servers").
 struct TrainingServers {
   std::shared_ptr<Cluster> cluster = nullptr;  // null: there are none
-  std::vector<std::string> devices = {};       // one of each server
+  // One of each server: of one that has them on a GPU that, and its tables are
+  // on the CPU beside (dist/servers/placement.h).
+  std::vector<std::string> devices = {};
   // Of several workers: nothing, where all do a step together; else how many
   // steps more than the slowest one may have done
   // (dist/servers/pace.h).
@@ -44,6 +47,8 @@ struct TrainingServers {
   std::optional<int64_t> backups = std::nullopt;
 
   bool any() const { return cluster != nullptr; }
+  // Has the session's steps use them, and the CPUs beside their GPUs.
+  void AddTo(SessionOptions* session) const;
 };
 
 // Waits until all servers are there, also those that were gone, and nothing

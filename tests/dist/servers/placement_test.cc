@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/servers/server.h"
 #include "graph/builder.h"
 #include "graph/session/session.h"
 #include "models/nn/layers.h"
@@ -313,6 +314,43 @@ TEST_CASE("of tables rows come and go") {
       CheckSame(RunSteps(spread, session), wanted);
     }
   }
+}
+
+// Names alone: who computes there is in tests/kernels/cuda.
+TEST_CASE("on GPUs of servers, but tables on the CPUs beside") {
+  const std::string task = "/job:ps/task:";
+  const Names servers = {task + "0/gpu:0", task + "1/gpu:1"};
+  const Names hosts = {task + "0/cpu:0", task + "1/cpu:0"};
+  Words words(optimizers::Adam(0.1).WithSparseRows("words,letters/*"));
+  ThrowIfError(PlaceOnServers(words.graph, kWorker, servers, {.tables = 4096}));
+  int tables = 0, others = 0;
+  for (const Output& variable : words.graph.Variables()) {
+    CAPTURE(variable.name());
+    if (SpreadsRows(variable.node())) {
+      ++tables;
+      for (size_t i = 0; i < 2; ++i) {
+        CHECK(PiecesOf(variable.node())[i].device == hosts[i]);
+      }
+    } else {
+      ++others;
+      CHECK(std::count(servers.begin(), servers.end(),
+                       variable.node().device()) == 1);
+    }
+  }
+  CHECK(tables > 0);
+  CHECK(others > 0);
+}
+
+TEST_CASE("each server of a host has another GPU") {
+  LaunchInfo info;
+  info.servers = {{"a", 1}, {"b", 1}, {"a", 2}, {"a", 3}, {"b", 2}};
+  Names cpus, gpus;
+  for (int server = 0; server < 5; ++server) {
+    cpus.push_back(DeviceOfServer(info, server, DeviceType::kCpu));
+    gpus.push_back(DeviceOfServer(info, server, DeviceType::kCuda));
+  }
+  CHECK(cpus == Names(5, "/cpu:0"));
+  CHECK(gpus == Names{"/gpu:0", "/gpu:0", "/gpu:1", "/gpu:2", "/gpu:1"});
 }
 
 TEST_CASE("a device that is neither is refused; a server that is asked for") {

@@ -144,6 +144,26 @@ TEST_CASE("what a device has no kernel for moves to the first CPU") {
   CHECK_FALSE(passes::MoveUnsupported(graph, devices).ok());  // no CPU
 }
 
+TEST_CASE("what another task's device has no kernel for stays with the task") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  const Output near = Log(x), far = Log(x), alone = Log(x);
+  near.node().set_device("/gpu:0");
+  far.node().set_device("/job:ps/task:1/gpu:1");
+  alone.node().set_device("/job:ps/task:2/gpu:0");
+  DeviceDescriptions devices;
+  for (const char* name : {"/gpu:0", "/cpu:0", "/job:ps/task:1/gpu:1",
+                           "/job:ps/task:1/cpu:0", "/job:ps/task:2/gpu:0"}) {
+    devices.push_back(
+        DeviceDescription::OfKind(ParseDeviceName(name).ValueOrThrow()));
+    devices.back().kernels["Exp"] = kFloating;
+  }
+  ThrowIfError(passes::MoveUnsupported(graph, devices));
+  CHECK(near.node().device() == "/cpu:0");
+  CHECK(far.node().device() == "/job:ps/task:1/cpu:0");
+  CHECK(alone.node().device() == "/cpu:0");
+}
+
 TEST_CASE("a prepared step says what its passes did") {
   Graph graph;
   const Output x = graph.Placeholder("x", DType::kFloat32, {2});

@@ -101,6 +101,61 @@ Task OfATable() {
   return task;
 }
 
+// How the same is trained with variables on CPUs of servers and on their GPUs.
+void CheckServersOnGpus(int servers, int workers, Lead lead, const Task& plain,
+                        const std::function<void(TrainingServers&)>& change) {
+  std::vector<Trained> on_cpus;
+  for (const char* worker : {"/cpu:", "/gpu:"}) {
+    for (const DeviceType type : {DeviceType::kCpu, DeviceType::kCuda}) {
+      CAPTURE(worker);
+      CAPTURE(NameOf(type));
+      JobServers job(servers, type);
+      Task task = OnDevices(worker, plain);
+      task.options = [&, before = task.options](int rank) {
+        TrainingOptions options = before(rank);
+        options.servers = job.For(rank, lead);
+        if (change) change(options.servers);
+        return options;
+      };
+      const std::vector<Trained> got = TrainWith(workers, task);
+      if (on_cpus.empty()) on_cpus = got;
+      for (const Trained& each : got) {
+        REQUIRE(each.error == "");
+        CheckVariables(each, got[0]);
+        if (!lead || workers == 1) CheckNear(each, on_cpus[0], 1e-3);
+      }
+    }
+  }
+}
+
+// Of one where there is but one GPU.
+int Servers() {
+  return OnRealGpu() ? 1 : 2;
+}
+
+TEST_CASE("variables on GPUs of servers train as on their CPUs") {
+  RegisterGpu();
+  for (const int workers : {1, 2}) {
+    for (const Lead lead : {kSync, Lead(1)}) {
+      CAPTURE(workers);
+      CAPTURE(lead.value_or(-1));
+      CheckServersOnGpus(Servers(), workers, lead, Plain(), {});
+    }
+  }
+  CheckServersOnGpus(Servers(), 2, kSync, Contributing(Plain()), {});
+  CheckServersOnGpus(Servers(), 2, kSync, Plain(),
+                     [](TrainingServers& all) { all.dense_from = 1; });
+}
+
+TEST_CASE("tables on GPUs of servers train as on their CPUs") {
+  RegisterGpu();
+  for (const Lead lead : {kSync, Lead(kAnyLead)}) {
+    CheckServersOnGpus(Servers(), 1, lead, OfATable(),
+                       [](TrainingServers& all) { all.cut_from = 1; });
+    CheckServersOnGpus(Servers(), 1, lead, OfATable(), {});  // whole
+  }
+}
+
 // Rows are counted, and dealt out to the servers, on the worker's host.
 TEST_CASE("workers on GPUs train tables whose rows are on several servers") {
   RegisterGpu();
