@@ -368,6 +368,7 @@ TEST_CASE("what does not go together is one line") {
   refused(RunJob(2, 1, {"--consistency", "async", "--precision", "fp16"}), 1,
           "loss scaling (fp16)");
   refused(RunJob(1, 1, {"--find-rate", folder / "page"}), 1, "for one process");
+  refused(RunJob(1, 1, {"--variables", "gpu"}), 1, "/job:ps/task:0/gpu:0");
 }
 
 TEST_CASE("a server that ends by itself has failed") {
