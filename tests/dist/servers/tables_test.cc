@@ -13,6 +13,7 @@
 
 #include "dist/servers/placement.h"
 #include "graph/builder.h"
+#include "graph/passes/passes.h"
 #include "graph/row_pieces.h"
 #include "graph/session/session.h"
 #include "models/nn/layers.h"
@@ -261,6 +262,25 @@ TEST_CASE("an update of variables that are not cut alike names one") {
   const std::string error = ErrorOf([&] { session.Run({}, update); });
   CAPTURE(error);
   CHECK(Contains(error, "the rows of 'table' are on several devices"));
+}
+
+// Where what counts them would fetch each piece as a whole.
+TEST_CASE("rows of a table on several GPUs are refused") {
+  for (const bool updates : {false, true}) {
+    CAPTURE(updates);
+    Graph graph;
+    const Output ids = graph.Placeholder("ids", DType::kInt64, {2});
+    const Output table = graph.Variable("table", Ones({40, 3}));
+    if (updates) {
+      ApplySgd(table, 0.1, Fill(graph, {2, 3}, 1), ids);
+    } else {
+      Gather(table, ids);
+    }
+    SpreadRows(table.node(), {"/gpu:0", "/gpu:1"});
+    const Status refused = passes::SpreadVariables(graph);
+    CHECK(refused.code() == Code::kUnimplemented);
+    CHECK(Contains(refused.message(), "are on /gpu:0: put them on CPUs"));
+  }
 }
 
 // Rows count as the bytes of those who have them.
