@@ -16,17 +16,13 @@ std::string DeviceName::ToString() const {
   return job.empty() ? here : fmt::format("/job:{}/task:{}{}", job, task, here);
 }
 
-DeviceName DeviceName::Host() const {
-  if (type != DeviceType::kCuda) return *this;
-  return {DeviceType::kCpu, 0, job, task};
-}
-
-std::vector<std::string> HostsOf(const std::vector<std::string>& devices) {
-  std::vector<std::string> hosts;
-  for (const std::string& device : devices) {
-    hosts.push_back(ParseDeviceName(device).ValueOrThrow().Host().ToString());
+std::vector<std::string> HostsOf(std::vector<std::string> devices) {
+  for (std::string& device : devices) {
+    const auto name = ParseDeviceName(device);
+    if (!name.ok() || name->type != DeviceType::kCuda) continue;
+    device = DeviceName{DeviceType::kCpu, 0, name->job, name->task}.ToString();
   }
-  return hosts;
+  return devices;
 }
 
 namespace {

@@ -26,14 +26,12 @@ struct DeviceName {
   std::string job = {};  // empty: this process
   int task = 0;
   std::string ToString() const;
-  // Of a GPU the first CPU of its process; of others themselves.
-  DeviceName Host() const;
   friend bool operator==(const DeviceName&, const DeviceName&) = default;
 };
 // Errors say what names look like and which types exist.
 Result<DeviceName> ParseDeviceName(std::string_view name);
-// Of each the Host(). Throws Error.
-std::vector<std::string> HostsOf(const std::vector<std::string>& devices);
+// Of each GPU the first CPU of its process; of all else that itself.
+std::vector<std::string> HostsOf(std::vector<std::string> devices);
 
 struct DeviceOptions {
   bool share_accelerator = false;  // as in OpenAccelerator

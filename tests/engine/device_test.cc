@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <set>
+#include <string>
+#include <vector>
 
 namespace sluice {
 namespace {
@@ -51,6 +53,14 @@ TEST_CASE("what is no name says what names look like") {
     CHECK(status.message().find("/job:worker/task:0/cpu:0") !=
           std::string::npos);
   }
+}
+
+TEST_CASE("a GPU has a CPU beside it, others are their own") {
+  CHECK(HostsOf({"/gpu:3", "/cpu:2", "/null:1", "/job:ps/task:4/gpu:1",
+                 "/job:ps/task:4/cpu:1", "gpu"}) ==
+        std::vector<std::string>{"/cpu:0", "/cpu:2", "/null:1",
+                                 "/job:ps/task:4/cpu:0", "/job:ps/task:4/cpu:1",
+                                 "gpu"});
 }
 
 TEST_CASE("another process's device cannot be opened") {
