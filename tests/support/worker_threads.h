@@ -236,6 +236,22 @@ inline Optimizer RandomOptimizer(std::mt19937& random) {
   return optimizer;
 }
 
+// Of a seed: such, or one that looks at whole variables, or has slots of two
+// kinds.
+inline Optimizer SomeOptimizer(uint32_t seed) {
+  std::mt19937 random(seed);
+  switch (seed % 4) {
+    case 0:
+      return optimizers::Lars(0.1);
+    case 1:
+      return optimizers::Lamb(0.01);
+    case 2:
+      return optimizers::Adam(0.01).WithAverages(0.9);
+    default:
+      return RandomOptimizer(random);
+  }
+}
+
 // The same with the optimizer of a seed; unless it repeats its input, that ends
 // with a batch that some workers may have nothing of.
 inline TrainerSpec WithRandomOptimizer(TrainerSpec spec, uint32_t seed,

@@ -7,6 +7,7 @@
 
 #include "tests/kernels/cuda/emulation/gpu.h"
 #include "tests/support/error_text.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/sentences.h"
 #include "tests/support/served_training.h"
 
@@ -66,21 +67,17 @@ TEST_CASE("workers on GPUs train on servers at speeds of their own") {
   }
 }
 
-Task Contributing(Task task) {
-  task.options = [before = task.options](int rank) {
-    TrainingOptions options = before(rank);
-    options.servers.backups = 0;
-    return options;
-  };
-  return task;
+// Steps are of what workers have brought to the servers.
+void Contribute(TrainingServers& servers) {
+  servers.backups = 0;
 }
 
 TEST_CASE("workers on GPUs contribute to steps with backups") {
   RegisterGpu();
   const std::vector<Trained> wanted =
-      TrainOn(2, 2, kSync, Contributing(OnDevices("/cpu:", Plain())));
+      TrainOn(2, 2, kSync, OnDevices("/cpu:", Plain()), Contribute);
   const std::vector<Trained> got =
-      TrainOn(2, 2, kSync, Contributing(OnDevices("/gpu:", Plain())));
+      TrainOn(2, 2, kSync, OnDevices("/gpu:", Plain()), Contribute);
   for (const Trained& worker : got) {
     REQUIRE(worker.error == "");
     CheckNear(worker, wanted[0], 1e-3);
@@ -142,9 +139,29 @@ TEST_CASE("variables on GPUs of servers train as on their CPUs") {
       CheckServersOnGpus(Servers(), workers, lead, Plain(), {});
     }
   }
-  CheckServersOnGpus(Servers(), 2, kSync, Contributing(Plain()), {});
+  CheckServersOnGpus(Servers(), 2, kSync, Plain(), Contribute);
   CheckServersOnGpus(Servers(), 2, kSync, Plain(),
                      [](TrainingServers& all) { all.dense_from = 1; });
+}
+
+TEST_CASE("whatever comes between a gradient and its variable") {
+  RegisterGpu();
+  for (uint32_t seed = 0; seed < Rounds(20U); ++seed) {
+    CAPTURE(seed);
+    Task task = {.run = ToyRun(1)};
+    task.spec = [seed](int) {
+      TrainerSpec spec = PlainSpec();
+      spec.optimizer = [seed](const RunContext&) {
+        return SomeOptimizer(seed);
+      };
+      return spec;
+    };
+    CheckServersOnGpus(Servers(), 1 + static_cast<int>(seed % 2), kSync, task,
+                       [&](TrainingServers& all) {
+                         if (seed % 3 == 0) all.dense_from = 1;
+                         if (seed % 5 == 0) all.backups = 0;
+                       });
+  }
 }
 
 TEST_CASE("tables on GPUs of servers train as on their CPUs") {

@@ -27,6 +27,7 @@ using testing::CheckVariables;
 using testing::kAnyLead;
 using testing::kSync;
 using testing::Lead;
+using testing::SomeOptimizer;
 using testing::Task;
 using testing::TemporaryFolder;
 using testing::ToyRun;
@@ -53,20 +54,6 @@ ModelSpec Wide(Scope& scope, const Features& in, const RunContext& run) {
   const Output logits = layers::Dense(scope / "logits", x, {.units = 3});
   return {.loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"])),
           .metrics = {{"accuracy", Accuracy(logits, in["label"])}}};
-}
-
-Optimizer SomeOptimizer(uint32_t seed) {
-  std::mt19937 random(seed);
-  switch (seed % 4) {
-    case 0:
-      return optimizers::Lars(0.1);
-    case 1:
-      return optimizers::Lamb(0.01);
-    case 2:
-      return optimizers::Adam(0.01).WithAverages(0.9);
-    default:
-      return testing::RandomOptimizer(random);
-  }
 }
 
 Task WideTask(uint32_t seed, double epochs) {
