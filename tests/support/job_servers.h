@@ -39,7 +39,8 @@ class JobServers {
     dist::ClusterOptions options;
     options.task = Task();
     options.connect_timeout = std::chrono::seconds(20);
-    const auto reached = dist::ReachServers(info, options, type_).ValueOrThrow();
+    const auto reached =
+        dist::ReachServers(info, options, type_).ValueOrThrow();
     return {reached.cluster, reached.devices, lead};
   }
 

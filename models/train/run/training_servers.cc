@@ -42,7 +42,7 @@ void TrainingRun::CheckServers() const {
                 "themselves, not on parameter servers");
   }
   workers_.RequireSame(
-      "consistency, or parameter servers and their devices",
+      "use of parameter servers",
       fmt::format(
           "variables on {}, lead {}, backups {}, tables from {} bytes, others "
           "{}",
