@@ -326,9 +326,11 @@ void Supervisor::SignalAll(int signal) const {
   for (const RunningRank& rank : ranks_) kill(-rank.pid, signal);
 }
 
+// The first last: where they still meet all others wait for it, and would take
+// its end for what ends the job.
 void Supervisor::SignalRanks(int signal) const {
-  for (const RunningRank& rank : ranks_) {
-    if (!rank.serves()) kill(-rank.pid, signal);
+  for (auto rank = ranks_.rbegin(); rank != ranks_.rend(); ++rank) {
+    if (!rank->serves()) kill(-rank->pid, signal);
   }
 }
 
