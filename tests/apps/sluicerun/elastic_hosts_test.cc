@@ -154,8 +154,9 @@ void CutOff(int net, const std::string& slots, bool more, int size,
   if (more) list += fmt::format(",{}:{}", hosts.AddressOf(2), slots);
   StruckJob what =
       JobOf(size, 1, restarts, {At(0, Harm::kTell, Phase::kReading, 60)});
-  // The other comes some seconds after.
-  if (restarts > 0) what.pace_us = 20'000;
+  // The other comes some ten seconds after, for which ssh waits for the one
+  // that does not answer; more where cores are taken.
+  if (restarts > 0) what.pace_us = 40'000;
   const OnHosts job(what, Joined(first->Options(), {"-H", list}));
   const auto process = job.Start();
   testing::AwaitTrue([&] { return job.Came(0); });
