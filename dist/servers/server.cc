@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -72,14 +73,12 @@ std::string ServerName(int server) {
 
 std::string DeviceOfServer(const LaunchInfo& info, int server,
                            DeviceType type) {
-  int index = 0;
-  for (int other = 0; type != DeviceType::kCpu && other < server; ++other) {
-    const auto host = [&](int of) {
-      return info.servers[static_cast<size_t>(of)].host;
-    };
-    index += host(other) == host(server) ? 1 : 0;
-  }
-  return DeviceName{type, index}.ToString();
+  if (type == DeviceType::kCpu) return "/cpu:0";
+  const auto own = info.servers.begin() + server;
+  const auto before = std::count_if(
+      info.servers.begin(), own,
+      [&](const TaskAddress& other) { return other.host == own->host; });
+  return DeviceName{type, static_cast<int>(before)}.ToString();
 }
 
 Result<std::unique_ptr<Worker>> StartServer(WorkerOptions options) {

@@ -99,9 +99,9 @@ void FoldBatchNorm(Graph& graph);
 // is an error that lists the devices.
 Status Place(Graph& graph, const DeviceDescriptions& devices);
 
-// Moves the nodes that their device has no kernel for to the first CPU, but for
-// those that update a variable, which stay beside it. An error where there is
-// no CPU, or a device's description names no kernels at all.
+// Moves the nodes that their device has no kernel for to the first CPU of its
+// task, or of all, but for those that update a variable, which stay beside it.
+// An error where there is no CPU, or a description names no kernels at all.
 Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices);
 
 // Moves what counts rows when the step runs, and what reads so many

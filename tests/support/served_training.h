@@ -24,13 +24,14 @@ using Lead = std::optional<int64_t>;
 inline constexpr int64_t kAnyLead = INT64_MAX;
 inline const Lead kSync = std::nullopt;
 
-// The same task with variables on so many servers, which `change` may say more
-// of; none: in the processes themselves.
+// The same task with variables on so many servers, devices of that type, which
+// `change` may say more of; none: in the processes themselves.
 inline std::vector<Trained> TrainOn(
     int servers, int workers, Lead lead, Task task,
-    const std::function<void(TrainingServers&)>& change = {}) {
+    const std::function<void(TrainingServers&)>& change = {},
+    DeviceType type = DeviceType::kCpu) {
   if (servers == 0) return TrainWith(workers, task);
-  JobServers job(servers);
+  JobServers job(servers, type);
   task.options = [&, before = task.options](int rank) {
     TrainingOptions options = before(rank);
     options.servers = job.For(rank, lead);

@@ -106,15 +106,8 @@ void CheckServersOnGpus(int servers, int workers, Lead lead, const Task& plain,
     for (const DeviceType type : {DeviceType::kCpu, DeviceType::kCuda}) {
       CAPTURE(worker);
       CAPTURE(NameOf(type));
-      JobServers job(servers, type);
-      Task task = OnDevices(worker, plain);
-      task.options = [&, before = task.options](int rank) {
-        TrainingOptions options = before(rank);
-        options.servers = job.For(rank, lead);
-        if (change) change(options.servers);
-        return options;
-      };
-      const std::vector<Trained> got = TrainWith(workers, task);
+      const std::vector<Trained> got = TrainOn(
+          servers, workers, lead, OnDevices(worker, plain), change, type);
       if (on_cpus.empty()) on_cpus = got;
       for (const Trained& each : got) {
         REQUIRE(each.error == "");
@@ -178,18 +171,12 @@ TEST_CASE("workers on GPUs train tables whose rows are on several servers") {
   RegisterGpu();
   for (const Lead lead : {kSync, Lead(kAnyLead)}) {
     const auto train = [&](const char* type) {
-      JobServers job(3);
       Task task = OnDevices(type, OfATable());
-      task.options = [&job, lead, before = task.options](int rank) {
-        TrainingOptions options = before(rank);
-        options.servers = job.For(rank, lead);
-        options.servers.cut_from = 1;
-        return options;
-      };
       task.after_step = [](int, TrainingRun& run) {
         CHECK(run.IsTable("words/table"));
       };
-      return TrainWith(1, task)[0];
+      return TrainOn(3, 1, lead, task,
+                     [](TrainingServers& all) { all.cut_from = 1; })[0];
     };
     const Trained wanted = train("/cpu:"), got = train("/gpu:");
     REQUIRE(got.error == "");
