@@ -277,6 +277,7 @@ int main(int argc, char** argv) {
        .input = Input,
        .model = Model,
        .optimizer = Train,
+       .rate_by_batch_size = true,
        .flags = {{"data",
                   "synthetic, cifar10 (with --data-dir), or a folder with one "
                   "sub-folder per class, or with images and labels.csv, whose "

@@ -12,14 +12,15 @@
 #include <utility>
 
 #include "dist/net/address.h"
+#include "dist/net/credentials.h"
 
 namespace sluice::dist {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array<std::string_view, 4> kJobs = {"chief", "worker", "ps",
-                                                   "evaluator"};
+constexpr std::array<std::string_view, 4> kJobs = {kChiefJob, kWorkerRole,
+                                                   kServerRole, kEvaluatorJob};
 
 // A number, or as some write it a text of digits.
 Result<int> IndexOf(const Json& json) {
@@ -51,7 +52,7 @@ Status ReadJobs(const Json& cluster, ClusterSpec* spec) {
       const auto text = task.get<std::string>();
       SLUICE_ASSIGN_OR_RETURN(TaskAddress address, ParseTaskAddress(text));
       // TensorFlow's evaluator is of no cluster, and its address unused.
-      if (name != "evaluator" && !seen.insert(text).second) {
+      if (name != kEvaluatorJob && !seen.insert(text).second) {
         return InvalidArgument(fmt::format("two tasks are at {}", text));
       }
       spec->jobs[name].push_back(std::move(address));
@@ -65,7 +66,7 @@ Status ReadTask(const Json& task, ClusterSpec* spec) {
   SLUICE_ASSIGN_OR_RETURN(spec->index, IndexOf(task.at("index")));
   const auto job = spec->jobs.find(spec->type);
   const size_t tasks = job == spec->jobs.end() ? 0 : job->second.size();
-  if (spec->type == "evaluator" || static_cast<size_t>(spec->index) < tasks) {
+  if (spec->type == kEvaluatorJob || static_cast<size_t>(spec->index) < tasks) {
     return {};
   }
   return InvalidArgument(
@@ -101,8 +102,8 @@ Result<TaskAddress> ParseTaskAddress(std::string_view text) {
 
 std::vector<TaskAddress> ClusterSpec::Ring() const {
   std::vector<TaskAddress> ring;
-  for (const char* name : {"chief", "worker"}) {
-    const auto job = jobs.find(name);
+  for (const std::string_view name : {kChiefJob, kWorkerRole}) {
+    const auto job = jobs.find(std::string(name));
     if (job == jobs.end()) continue;
     ring.insert(ring.end(), job->second.begin(), job->second.end());
   }
@@ -110,9 +111,9 @@ std::vector<TaskAddress> ClusterSpec::Ring() const {
 }
 
 int ClusterSpec::RankInRing() const {
-  if (type == "chief") return index;
-  if (type != "worker") return -1;
-  const auto chief = jobs.find("chief");
+  if (type == kChiefJob) return index;
+  if (type != kWorkerRole) return -1;
+  const auto chief = jobs.find(std::string(kChiefJob));
   return index +
          (chief == jobs.end() ? 0 : static_cast<int>(chief->second.size()));
 }

@@ -18,6 +18,11 @@
 
 namespace sluice::dist {
 
+// Jobs beside workers and parameter servers (dist/net/credentials.h): rank 0
+// where there is one; and who evaluates what the others save.
+inline constexpr std::string_view kChiefJob = "chief";
+inline constexpr std::string_view kEvaluatorJob = "evaluator";
+
 struct TaskAddress {
   std::string host;
   int port = 0;

@@ -29,7 +29,6 @@ constexpr const char* kTokenFd = "SLUICE_TOKEN_FD";
 constexpr const char* kCredentialsFd = "SLUICE_CREDENTIALS_FD";
 constexpr const char* kCertificates = "SLUICE_CERTIFICATES";
 constexpr const char* kServers = "SLUICE_SERVERS";
-constexpr const char* kServersReturn = "SLUICE_SERVERS_RETURN";
 constexpr const char* kServer = "SLUICE_SERVER";
 constexpr const char* kRosterFd = "SLUICE_ROSTER_FD";
 constexpr const char* kHost = "SLUICE_HOST";
@@ -201,10 +200,7 @@ Status ReadServers(LaunchInfo* info) {
   if (info->servers.empty()) {
     return Senseless(kServers, "host:port,host:port,...");
   }
-  if (IsSet(kServersReturn)) {
-    SLUICE_ASSIGN_OR_RETURN(const int they_do, Integer(kServersReturn, 1, 1));
-    info->servers_return = they_do == 1;
-  }
+  SLUICE_ASSIGN_OR_RETURN(info->servers_return, ServersReturn());
   return {};
 }
 
@@ -247,10 +243,11 @@ Status ReadPlace(LaunchInfo* info) {
 }  // namespace
 
 Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
-  // SLUICE_COORDINATOR alone is a user's word to another launcher.
+  // SLUICE_COORDINATOR alone is a user's word to another launcher, and so is
+  // what ServersReturn reads.
   const std::vector<const char*> names = {
-      kSize,    kRank,          kLocalSize, kLocalRank,     kPinned, kListenFd,
-      kTokenFd, kCredentialsFd, kServers,   kServersReturn, kServer, kRosterFd};
+      kSize,    kRank,          kLocalSize, kLocalRank, kPinned,  kListenFd,
+      kTokenFd, kCredentialsFd, kServers,   kServer,    kRosterFd};
   if (std::none_of(names.begin(), names.end(), IsSet)) {
     return ReadOtherLaunchers();
   }

@@ -41,8 +41,8 @@
 // TF_CONFIG (cluster_spec.h), the variables of Open MPI's mpirun or Slurm's
 // srun. Then the secrets are the user's: SLUICE_CERTIFICATES, or
 // SLUICE_TOKEN_FILE with the path of a file of 32 to 64 characters, which only
-// its owner may read; and SLUICE_COORDINATOR says where to meet where the
-// launcher does not.
+// its owner may read; SLUICE_COORDINATOR says where to meet where the launcher
+// does not; and SLUICE_SERVERS_RETURN is as above.
 //
 // A host that is an IPv6 address is in brackets: [::1]:4000. All are set, but
 // for SLUICE_PINNED, the last nine, the listener of other ranks than 0 and,
@@ -77,15 +77,20 @@ struct LaunchInfo {
   int port = 0;
   // Rank 0's, which belongs to who joins; below 0: it listens there itself.
   int listen_fd = -1;
-  int own_port = 0;   // where another rank is to listen; 0: anywhere
+  // Where another rank is to listen, 0: anywhere; a server without listen_fd
+  // listens where `servers` has it.
+  int own_port = 0;
   std::string token;  // what processes of this job know, and no other
   std::optional<Credentials> credentials;
   bool allow_plaintext = false;
   std::vector<TaskAddress> servers;  // of parameters
   bool servers_return = false;       // those that end are started again
-  int server = -1;     // which of them this process is, whose rank is then none
-  int roster_fd = -1;  // of an elastic job; below 0: this is none
-  uint32_t epoch = 1;  // of the membership
+  // No launcher ends them: rank 0 does, when the training has ended.
+  bool ends_servers = false;
+  int server = -1;  // which of them this process is, whose rank is then none
+  bool evaluates = false;  // a job of its own, for what the other saves
+  int roster_fd = -1;      // of an elastic job; below 0: this is none
+  uint32_t epoch = 1;      // of the membership
   // Which host this is, where that is not known by its address.
   std::string node;
   // Of a part of a job (Group::Split), or of what is left of one: which of the

@@ -24,6 +24,13 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+Result<bool> Switch(const char* name) {
+  const std::string said = Variable(name);
+  if (said == "1") return true;
+  if (said == "0" || std::getenv(name) == nullptr) return false;
+  return InvalidArgument(fmt::format("{}={} is neither 0 nor 1", name, said));
+}
+
 template <typename T>
 Result<T> Number(const char* name, T least) {
   const std::string text = Variable(name);
@@ -47,15 +54,18 @@ Status CheckPlace(const LaunchInfo& info, std::string_view who) {
 
 // Of a process that no launcher of ours has given any: what the user has.
 Status ReadSecrets(const ClusterSpec& spec, LaunchInfo* info) {
-  if (info->size == 1) return {};
+  if (info->size == 1 && info->servers.empty()) return {};
+  const bool server = info->server >= 0;
   if (!spec.certificate.empty()) {
     SLUICE_ASSIGN_OR_RETURN(
         info->credentials,
         ReadCredentialFiles(spec.authority, spec.certificate, spec.key));
   } else if (const std::string folder = Variable("SLUICE_CERTIFICATES");
              !folder.empty()) {
-    SLUICE_ASSIGN_OR_RETURN(info->credentials,
-                            ReadCredentials(folder, kWorkerRole, info->rank));
+    SLUICE_ASSIGN_OR_RETURN(
+        info->credentials,
+        ReadCredentials(folder, server ? kServerRole : kWorkerRole,
+                        server ? info->server : info->rank));
   }
   SLUICE_ASSIGN_OR_RETURN(info->allow_plaintext, PlaintextAllowed());
   std::string path = spec.token_file;
@@ -66,28 +76,42 @@ Status ReadSecrets(const ClusterSpec& spec, LaunchInfo* info) {
   return {};
 }
 
+// The parameter servers that a cluster has, of which this task may be one.
+Status ReadServers(const ClusterSpec& spec, LaunchInfo* info) {
+  const auto servers = spec.jobs.find(std::string(kServerRole));
+  if (servers == spec.jobs.end() || servers->second.empty()) return {};
+  info->servers = servers->second;
+  info->ends_servers = true;
+  if (spec.type == kServerRole) info->server = spec.index;
+  SLUICE_ASSIGN_OR_RETURN(info->servers_return, ServersReturn());
+  return {};
+}
+
 // SLUICE_CONFIG and TF_CONFIG. The ring's first is where the others meet.
 Result<LaunchInfo> FromSpec(const char* name) {
   Result<ClusterSpec> spec = ParseClusterSpec(Variable(name));
   if (!spec.ok()) return spec.status().WithContext(name);
-  const std::vector<TaskAddress> ring = spec->Ring();
   LaunchInfo info;
+  info.evaluates = spec->type == kEvaluatorJob;
+  if (info.evaluates) return info;
+  const std::vector<TaskAddress> ring = spec->Ring();
   info.rank = spec->RankInRing();
   info.size = static_cast<int>(ring.size());
-  if (info.rank < 0 || spec->jobs.count("ps") > 0) {
-    return Status(
-        Code::kUnimplemented,
-        fmt::format("{}: this is {} {}; chief and workers alone train as a "
-                    "ring, without ps",
-                    name, spec->type, spec->index));
+  SLUICE_RETURN_IF_ERROR(ReadServers(*spec, &info));
+  if (ring.empty()) {
+    return InvalidArgument(
+        fmt::format("{}: the cluster has no chief and no worker", name));
   }
-  const TaskAddress& own = ring[static_cast<size_t>(info.rank)];
+  const TaskAddress& own = info.server < 0
+                               ? ring[static_cast<size_t>(info.rank)]
+                               : info.servers[static_cast<size_t>(info.server)];
   info.local_size = 0;
   for (size_t i = 0; i < ring.size(); ++i) {
     if (ring[i].host != own.host) continue;
     if (static_cast<int>(i) < info.rank) ++info.local_rank;
     ++info.local_size;
   }
+  info.local_size = std::max(1, info.local_size);
   info.host = ring[0].host;
   info.port = ring[0].port;
   info.own_port = own.port;
@@ -192,11 +216,11 @@ Result<LaunchInfo> FromSlurm() {
 }  // namespace
 
 Result<bool> PlaintextAllowed() {
-  constexpr const char* kName = "SLUICE_ALLOW_PLAINTEXT";
-  const std::string said = Variable(kName);
-  if (said == "1") return true;
-  if (said == "0" || std::getenv(kName) == nullptr) return false;
-  return InvalidArgument(fmt::format("{}={} is neither 0 nor 1", kName, said));
+  return Switch("SLUICE_ALLOW_PLAINTEXT");
+}
+
+Result<bool> ServersReturn() {
+  return Switch("SLUICE_SERVERS_RETURN");
 }
 
 Result<std::optional<LaunchInfo>> ReadOtherLaunchers() {

@@ -14,9 +14,10 @@ namespace sluice::dist {
 // two have, or what they say makes no sense or is not enough.
 Result<std::optional<LaunchInfo>> ReadOtherLaunchers();
 
-// Whether SLUICE_ALLOW_PLAINTEXT, whoever has set it, is 1. kInvalidArgument
-// where it is neither that nor 0.
+// Whether SLUICE_ALLOW_PLAINTEXT, or SLUICE_SERVERS_RETURN, is 1, whoever has
+// set it. kInvalidArgument where it is neither that nor 0.
 Result<bool> PlaintextAllowed();
+Result<bool> ServersReturn();
 
 }  // namespace sluice::dist
 

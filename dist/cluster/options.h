@@ -21,8 +21,10 @@ struct TaskOptions {
   std::string token;  // what tasks of this cluster know, and no other
   // With them all is encrypted and each task shows that it is who it says:
   // /job:worker/task:1 is sluice://JOB/worker/1 by its certificate. Without
-  // them it stays on the loopback, and there must be a token.
+  // them there must be a token, and it stays on the loopback unless it may go
+  // further in the clear.
   std::optional<Credentials> credentials = {};
+  bool allow_plaintext = false;
   // A task that shows no sign of life for so long, at least a second, is gone.
   std::chrono::milliseconds peer_timeout = std::chrono::seconds(10);
   Transport transport = Transport::kAuto;

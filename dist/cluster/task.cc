@@ -125,7 +125,10 @@ Status Task::TakeCall(Link& link, const Frame& frame) {
   const auto answer = [&]() -> Result<Message> {
     SLUICE_ASSIGN_OR_RETURN(const Message message,
                             Message::Unpack(std::move(bytes)));
-    if (message.head == R"({"call": "here"})") return Message{"{}", {}};
+    if (message.head == R"({"call": "here"})") {
+      if (service_ != nullptr) service_->Came(link);
+      return Message{"{}", {}};
+    }
     if (service_ == nullptr) return Unimplemented("it answers no calls");
     return service_->Called(PointerTo(link), message);
   }();

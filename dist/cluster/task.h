@@ -43,6 +43,8 @@ class Task final : public Link::Owner {
     virtual void Ordered(const LinkPtr& from, const RunKey& run, uint64_t step,
                          const OrderBody& order) = 0;
     virtual void Aborted(const RunKey& run, const Status& status) = 0;
+    // The task that a link is to has reached this one by it, once or again.
+    virtual void Came(const Link& link) = 0;
     virtual void Gone(const LinkPtr& link) = 0;
 
    protected:

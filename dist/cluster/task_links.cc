@@ -67,7 +67,7 @@ Result<int> Task::Listen(Listener listener) {
   }
   SLUICE_ASSIGN_OR_RETURN(const Address own,
                           LocalAddressOf(listener.descriptor()));
-  if (tls_ == nullptr && !IsLoopback(own)) {
+  if (tls_ == nullptr && !options_.allow_plaintext && !IsLoopback(own)) {
     return FailedPrecondition(
         fmt::format("{} is to listen at {}, beyond this host, and has no "
                     "credentials",
@@ -227,7 +227,7 @@ Status Task::CheckReached(const Socket& socket, const std::string& name) const {
   if (tls_ != nullptr) return ByItsCertificate(name, socket.peer_identity());
   SLUICE_ASSIGN_OR_RETURN(const Address peer,
                           PeerAddressOf(socket.descriptor()));
-  if (IsLoopback(peer)) return {};
+  if (options_.allow_plaintext || IsLoopback(peer)) return {};
   return FailedPrecondition(
       fmt::format("{} is not this host, and there are no credentials to go "
                   "there encrypted",

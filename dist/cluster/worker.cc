@@ -37,6 +37,7 @@ class Worker::Impl final : public Task::Service {
       : name_(std::move(name)),
         container_(std::move(container)),
         answer_(options.answer),
+        seen_(options.seen),
         kept_(std::move(devices)),
         task_(options.task, std::move(tls), this) {
     for (const auto& device : kept_) {
@@ -106,9 +107,16 @@ class Worker::Impl final : public Task::Service {
     for (const SessionPtr& session : sessions) session->Stop(run, status);
   }
 
+  void Came(const Link& link) override {
+    if (seen_) seen_(link.peer(), {});
+  }
+
   void Gone(const Task::LinkPtr& link) override {
     EndSessions(
         [&](const auto& entry) { return entry.second.master == link.get(); });
+    // It may have come anew before it was seen to be gone.
+    const bool there = task_.Find(link->peer()) != nullptr;
+    if (seen_ && !there) seen_(link->peer(), link->status());
   }
 
  private:
@@ -320,6 +328,7 @@ class Worker::Impl final : public Task::Service {
   const DeviceName name_;
   const std::string container_;  // of this worker and no other
   const std::function<Result<std::string>(const std::string&)> answer_;
+  const std::function<void(const std::string&, const Status&)> seen_;
   const std::vector<std::unique_ptr<Device>> kept_;
   std::vector<std::string> devices_;
   Mutex mutex_;

@@ -25,6 +25,9 @@ struct WorkerOptions {
   int listen_fd = -1;
   // What it says to Cluster::Ask, by any thread; must not wait. May be empty.
   std::function<Result<std::string>(const std::string& text)> answer = {};
+  // Told, by any thread, that another task has reached this one, which may be
+  // said again, or is gone and why; must not wait. May be empty.
+  std::function<void(const std::string& task, const Status& there)> seen = {};
 };
 
 // Serves until it goes. Its variables live as long, for whichever master; a

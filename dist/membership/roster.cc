@@ -1,13 +1,14 @@
 #include "dist/membership/roster.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
 #include <set>
 #include <utility>
+
+#include "dist/membership/rank_name.h"
 
 namespace sluice::dist {
 namespace {
@@ -174,10 +175,9 @@ void Roster::Pass(milliseconds time) {
   if (waited_ < patience) return;
   const std::vector<int> missing = Missing();
   verdict_ =
-      fmt::format("{}rank{} {} {} not come in {:g} s (--join-timeout)",
+      fmt::format("{}{} {} not come in {:g} s (--join-timeout)",
                   epoch_ > 0 ? "no process is left, and " : "",
-                  missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
-                  missing.size() == 1 ? "has" : "have",
+                  RankNames(missing), missing.size() == 1 ? "has" : "have",
                   std::chrono::duration<double>(waited_).count());
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "dist/membership/rank_name.h"
 #include "engine/status.h"
 
 namespace sluice::dist {
@@ -99,8 +100,7 @@ void RosterKeeper::NoteMissing() {
   noted_ += kBetweenNotes;
   const std::vector<int> missing = roster_.Missing();
   if (missing.empty()) return;
-  say_(fmt::format("rank{} {} {} been waited for for {} s",
-                   missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
+  say_(fmt::format("{} {} been waited for for {} s", RankNames(missing),
                    missing.size() == 1 ? "has" : "have",
                    noted_ / std::chrono::seconds(1)));
 }

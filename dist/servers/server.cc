@@ -4,13 +4,19 @@
 
 #include <algorithm>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "dist/collective/patience.h"
+#include "dist/membership/rank_name.h"
+#include "dist/net/address.h"
+#include "dist/net/credentials.h"
 #include "dist/servers/admission.h"
 #include "dist/servers/pace.h"
 #include "engine/device.h"
 #include "engine/thread_annotations.h"
+#include "graph/session/cluster.h"
 
 namespace sluice::dist {
 namespace {
@@ -65,6 +71,43 @@ class Keepers {
   Keeper<Admission, AdmissionCall, &AdmissionCall::backups> admission_;
 };
 
+std::function<Result<std::string>(const std::string&)> Answers() {
+  return [keepers = std::make_shared<Keepers>()](const std::string& text) {
+    return keepers->Answer(text);
+  };
+}
+
+// A task of a job, by that name.
+TaskOptions OfJob(const LaunchInfo& info, TaskOptions options,
+                  std::string name) {
+  options.name = std::move(name);
+  options.token = info.token;
+  options.credentials = info.credentials;
+  options.allow_plaintext = options.allow_plaintext || info.allow_plaintext;
+  return options;
+}
+
+// Waits until a worker has reached all servers: some may not have begun, or
+// have no name yet.
+Status Meet(const LaunchInfo& info, const ClusterOptions& options,
+            Cluster& cluster) {
+  constexpr std::chrono::milliseconds kAgain(100);
+  Patience patience(RankName(info.rank, info.size),
+                    After(options.connect_timeout), options.task.note);
+  for (size_t i = 0; i < info.servers.size();) {
+    const Status there = cluster.Renew(ServerName(static_cast<int>(i)));
+    if (there.ok()) {
+      ++i;
+      continue;
+    }
+    if (std::chrono::steady_clock::now() >= patience.next()) {
+      SLUICE_RETURN_IF_ERROR(patience.Waited(there.message()));
+    }
+    std::this_thread::sleep_for(kAgain);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string ServerName(int server) {
@@ -82,33 +125,76 @@ std::string DeviceOfServer(const LaunchInfo& info, int server,
 }
 
 Result<std::unique_ptr<Worker>> StartServer(WorkerOptions options) {
-  options.answer = [keepers =
-                        std::make_shared<Keepers>()](const std::string& text) {
-    return keepers->Answer(text);
-  };
+  options.answer = Answers();
   return Worker::Start(options);
 }
 
-Result<std::unique_ptr<Worker>> StartServer(const LaunchInfo& info,
-                                            TaskOptions options,
-                                            DeviceType type) {
+JobServer::JobServer(const LaunchInfo& info, const TaskOptions& options,
+                     std::chrono::milliseconds patience)
+    : name_(fmt::format("parameter server {}", info.server)),
+      note_(options.note),
+      ends_itself_(info.ends_servers),
+      come_(After(patience)),
+      attendance_(std::make_shared<Attendance>(
+          info.size, come_,
+          info.servers_return ? patience : std::chrono::milliseconds(0))) {}
+
+Result<std::unique_ptr<JobServer>> JobServer::Start(
+    const LaunchInfo& info, TaskOptions options, DeviceType type,
+    std::chrono::milliseconds patience) {
+  std::unique_ptr<JobServer> self(new JobServer(info, options, patience));
   WorkerOptions server;
-  server.task = std::move(options);
-  server.task.name = ServerName(info.server);
-  server.task.token = info.token;
-  server.task.credentials = info.credentials;
-  server.listen_fd = info.listen_fd;
+  server.task = OfJob(info, std::move(options), ServerName(info.server));
+  if (info.listen_fd >= 0) {
+    server.listen_fd = info.listen_fd;
+  } else {
+    const TaskAddress& own = info.servers[static_cast<size_t>(info.server)];
+    SLUICE_RETURN_IF_ERROR(CheckNamesHost(own.host));
+    server.host = own.host;
+    server.port = own.port;
+  }
   if (type != DeviceType::kCpu) {
     server.devices.push_back(DeviceOfServer(info, info.server, type));
   }
-  return StartServer(std::move(server));
+  const std::shared_ptr<Attendance> attendance = self->attendance_;
+  server.answer = [attendance, answers = Answers()](
+                      const std::string& text) -> Result<std::string> {
+    if (text != kTrainingEnded) return answers(text);
+    attendance->TrainingEnded();
+    return std::string("{}");
+  };
+  server.seen = [attendance](const std::string& task, const Status& there) {
+    const auto name = ParseDeviceName(task + "/cpu:0");
+    if (!name.ok() || name->job != kWorkerRole) return;
+    if (there.ok()) {
+      attendance->Came(name->task);
+    } else {
+      attendance->Gone(name->task, there, std::chrono::steady_clock::now());
+    }
+  };
+  SLUICE_ASSIGN_OR_RETURN(self->worker_, Worker::Start(server));
+  return self;
+}
+
+Status JobServer::Serve(const std::function<bool()>& told) const {
+  Patience patience(name_, come_, note_);
+  while (!told()) {
+    if (!ends_itself_) continue;
+    const Deadline now = std::chrono::steady_clock::now();
+    SLUICE_ASSIGN_OR_RETURN(const bool ended, attendance_->Ended(now));
+    if (ended) break;
+    const std::vector<int> missing = attendance_->Missing();
+    if (!missing.empty() && now >= patience.next()) {
+      SLUICE_RETURN_IF_ERROR(patience.Waited(RankNames(missing)));
+    }
+  }
+  return {};
 }
 
 Result<ServersOfJob> ReachServers(const LaunchInfo& info,
                                   ClusterOptions options, DeviceType type) {
-  options.task.name = fmt::format("/job:{}/task:{}", kWorkerRole, info.rank);
-  options.task.token = info.token;
-  options.task.credentials = info.credentials;
+  options.task = OfJob(info, std::move(options.task),
+                       fmt::format("/job:{}/task:{}", kWorkerRole, info.rank));
   ServersOfJob servers;
   std::vector<ClusterTask> tasks;
   for (const TaskAddress& address : info.servers) {
@@ -119,7 +205,16 @@ Result<ServersOfJob> ReachServers(const LaunchInfo& info,
   }
   SLUICE_ASSIGN_OR_RETURN(servers.cluster,
                           MakeCluster(options, std::move(tasks)));
+  if (info.ends_servers) {
+    SLUICE_RETURN_IF_ERROR(Meet(info, options, *servers.cluster));
+  }
   return servers;
+}
+
+void EndServers(Cluster& cluster, int servers) {
+  for (int server = 0; server < servers; ++server) {
+    (void)cluster.Ask(ServerName(server), std::string(kTrainingEnded)).ok();
+  }
 }
 
 }  // namespace sluice::dist

@@ -3,13 +3,18 @@
 #ifndef SLUICE_DIST_SERVERS_SERVER_H_
 #define SLUICE_DIST_SERVERS_SERVER_H_
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dist/cluster/master.h"
 #include "dist/cluster/worker.h"
 #include "dist/launch_info.h"
+#include "dist/net/socket.h"
+#include "dist/servers/attendance.h"
 #include "engine/kernel.h"
 #include "engine/status.h"
 #include "engine/visibility.h"
@@ -28,12 +33,33 @@ std::string DeviceOfServer(const LaunchInfo& info, int server, DeviceType type);
 // What a server keeps while it lives. `options` say the rest: the name, the
 // token, credentials and where it listens.
 Result<std::unique_ptr<Worker>> StartServer(WorkerOptions options);
-// The same of a job that a launcher has started, where this process is one
-// (LaunchInfo::server), with a GPU where variables are to be on that. Takes
-// info.listen_fd.
-Result<std::unique_ptr<Worker>> StartServer(const LaunchInfo& info,
-                                            TaskOptions options,
-                                            DeviceType type);
+
+// This process, where it is a server of its job (LaunchInfo::server).
+class JobServer {
+ public:
+  // With a GPU where variables are to be on that. Takes info.listen_fd. Where
+  // no launcher ends servers (LaunchInfo::ends_servers) each worker is waited
+  // for so long; one that is gone as well where servers return, else not at
+  // all.
+  static Result<std::unique_ptr<JobServer>> Start(
+      const LaunchInfo& info, TaskOptions options, DeviceType type,
+      std::chrono::milliseconds patience);
+  // Until `told` says that it is to end, which is asked again and again and
+  // waits a moment each time; or, where no launcher ends it, until the training
+  // has ended. kUnavailable, which names the workers, where it will not.
+  Status Serve(const std::function<bool()>& told) const;
+
+ private:
+  JobServer(const LaunchInfo& info, const TaskOptions& options,
+            std::chrono::milliseconds patience);
+
+  const std::string name_;
+  const std::function<void(std::string_view)> note_;
+  const bool ends_itself_;
+  const Deadline come_;
+  const std::shared_ptr<Attendance> attendance_;
+  std::unique_ptr<Worker> worker_;  // speaks to the above
+};
 
 // The servers of a job as a worker has them.
 struct ServersOfJob {
@@ -41,8 +67,13 @@ struct ServersOfJob {
   // "/job:ps/task:1/gpu:0": DeviceOfServer of each.
   std::vector<std::string> devices;
 };
+// Where no launcher has made sure that they are there it waits for them, for up
+// to options.connect_timeout; every 10 s options.task.note hears for whom.
 Result<ServersOfJob> ReachServers(const LaunchInfo& info,
                                   ClusterOptions options, DeviceType type);
+// Has them end: rank 0's word that the training has, after which nobody uses
+// them. One that is gone already is passed over.
+void EndServers(Cluster& cluster, int servers);
 
 }  // namespace dist
 }  // namespace sluice

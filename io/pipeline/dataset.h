@@ -152,7 +152,9 @@ class Dataset {
   Dataset Map(std::function<void(Example&)> fn, MapOptions options = {}) const;
   Dataset Map(RowwiseMap map) const;
   // For random augmentation: `key` is 64 random bits, a function of the seed,
-  // the epoch and the element's place in it.
+  // the epoch and the element's place in it. Behind Batch it is the batch's,
+  // one for all workers that have a share of it (Share), so that their number
+  // changes nothing: what differs by example is to be drawn before Batch.
   Dataset MapRandom(uint64_t seed,
                     std::function<void(Example&, uint64_t key)> fn,
                     MapOptions options = {}) const;

@@ -302,9 +302,17 @@ class Commands {
     CLI::App* sub =
         Add(CommandLine::Command::kEval, "eval", "Measure on the test data",
             "--log-dir runs/first --report report.html");
-    sub->add_option("--report", line_.report,
-                    "HTML file to write: training curves, confusion matrix, "
-                    "figures of each class, the worst mistakes with pictures");
+    CLI::Option* report = sub->add_option(
+        "--report", line_.report,
+        "HTML file to write: training curves, confusion matrix, "
+        "figures of each class, the worst mistakes with pictures");
+    sub->add_flag("--follow", line_.follow,
+                  "Measure each checkpoint that a training saves meanwhile, "
+                  "until it has ended")
+        ->needs("--log-dir")
+        ->excludes("--checkpoint")
+        ->excludes("--weights")
+        ->excludes(report);
     AddSkipBad(sub);
   }
 

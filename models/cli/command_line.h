@@ -54,7 +54,8 @@ struct CommandLine {
   std::optional<int> patience;  // evaluations, of early stopping
   std::optional<std::pair<int64_t, int64_t>> profile;  // first and last step
   std::string report;                                  // eval: a page to write
-  bool csv = false;                                    // predict
+  bool follow = false;   // eval: what a training saves, until it has ended
+  bool csv = false;      // predict
   std::string exported;  // predict: a folder that export wrote
   int64_t count = 0;     // predict: examples, 0 for all
   std::string output;    // export: the folder to write

@@ -10,6 +10,9 @@ namespace sluice::commands {
 // the exit code. Throws Error.
 int Train(const TrainerSpec& spec, const CommandLine& line);
 int Evaluate(const TrainerSpec& spec, const CommandLine& line);
+// Each checkpoint that a training saves meanwhile, the newest first, until it
+// has ended.
+int Follow(const TrainerSpec& spec, const CommandLine& line);
 int Predict(const TrainerSpec& spec, const CommandLine& line);
 int Export(const TrainerSpec& spec, const CommandLine& line);
 int Bench(const TrainerSpec& spec, const CommandLine& line);

@@ -39,6 +39,7 @@ dist::Transport TransportOf(const JobFlags& flags) {
 dist::TaskOptions TaskOf(const JobFlags& flags) {
   dist::TaskOptions task;
   task.peer_timeout = Milliseconds(flags.peer_timeout);
+  task.allow_plaintext = flags.allow_plaintext;
   task.transport = TransportOf(flags);
   task.note = [](std::string_view line) { console::Note(line); };
   return task;
@@ -58,8 +59,8 @@ void CheckStrategy(const JobFlags& flags, const dist::LaunchInfo& info) {
   throw Error(Code::kInvalidArgument,
               wanted ? "--strategy ps: there are no parameter servers; "
                        "sluicerun --ps 1 starts one"
-                     : "sluicerun --ps has started parameter servers, which "
-                       "only --strategy ps uses");
+                     : "the job has parameter servers, which only --strategy "
+                       "ps uses");
 }
 
 sigset_t EndingSignals() {
@@ -71,12 +72,14 @@ sigset_t EndingSignals() {
   return signals;
 }
 
-std::shared_ptr<dist::Worker> StartServer(const JobFlags& flags,
-                                          const dist::LaunchInfo& info) {
+std::shared_ptr<dist::JobServer> StartServer(const JobFlags& flags,
+                                             const dist::LaunchInfo& info) {
   // Serve waits for them: threads have the mask of who starts them.
   const sigset_t signals = EndingSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return dist::StartServer(info, TaskOf(flags), flags.variables).ValueOrThrow();
+  return dist::JobServer::Start(info, TaskOf(flags), flags.variables,
+                                Milliseconds(flags.join_timeout))
+      .ValueOrThrow();
 }
 
 TrainingServers ReachServers(const JobFlags& flags,
@@ -182,10 +185,11 @@ std::optional<int64_t> LeadOf(const std::string& consistency) {
                           consistency));
 }
 
-void Serve(const Job&) {
+void Serve(const Job& job) {
+  constexpr timespec kLook = {.tv_sec = 0, .tv_nsec = 100'000'000};
   const sigset_t signals = EndingSignals();
-  int signal = 0;
-  sigwait(&signals, &signal);
+  ThrowIfError(job.server->Serve(
+      [&] { return sigtimedwait(&signals, nullptr, &kLook) > 0; }));
 }
 
 int64_t Job::sharing() const {
@@ -201,12 +205,15 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   job.local_rank = info->local_rank;
   job.local_size = info->local_size;
   if (!info->pinned) job.threads = ThreadsBeside(info->local_size);
+  job.evaluates = info->evaluates;
+  if (job.evaluates) return job;
   CheckStrategy(flags, *info);
   if (info->server >= 0) {
     job.server = StartServer(flags, *info);
     return job;
   }
   if (!info->servers.empty()) job.servers = ReachServers(flags, *info);
+  job.ends_servers = info->ends_servers;
   const bool elastic = info->roster_fd >= 0;
   if (elastic && flags.strategy == "none") {
     throw Error(Code::kInvalidArgument,
@@ -262,8 +269,12 @@ void TellFailure(const Job& job, std::string_view message) {
 }
 
 void EndTogether(const Job& job) {
+  const bool all = job.workers == nullptr || job.workers->Barrier("done").ok();
+  if (all && job.leads() && job.ends_servers) {
+    dist::EndServers(*job.servers.cluster,
+                     static_cast<int>(job.servers.devices.size()));
+  }
   if (job.workers == nullptr) return;
-  const bool all = job.workers->Barrier("done").ok();
   // That rank 0 does not come to this one says that it has ended.
   if (all && !job.leads()) (void)job.workers->Barrier("rank 0 ends").ok();
 }

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "dist/cluster/worker.h"
+#include "dist/servers/server.h"
 #include "engine/kernel.h"
 #include "engine/runtime/collective.h"
 #include "models/train/workers/meetings.h"
@@ -66,8 +66,11 @@ struct Job {
   int local_size = 1;
   TrainingServers servers;  // of the job's parameters, if it has some
   PipelineStages pipeline;
+  bool ends_servers = false;  // which end when they are told
   // Where this process is one of them, and no worker.
-  std::shared_ptr<dist::Worker> server;
+  std::shared_ptr<dist::JobServer> server;
+  // Where it is the one that evaluates what the others save, and no worker.
+  bool evaluates = false;
 
   // Workers that each step's batch is shared out to.
   int64_t sharing() const;
@@ -77,7 +80,8 @@ struct Job {
   int nodes() const;
 };
 
-// Until it is told to end.
+// Until it is told to end, or there is no training to serve. Throws Error where
+// that has not ended.
 void Serve(const Job& job);
 // Joins it, for training. Waits for the others. Throws Error, also where
 // several processes would each train by themselves in one folder, `log_dir`.
@@ -95,7 +99,8 @@ void TellFailure(const Job& job, std::string_view message);
 // TrainingServers::lead of --consistency. Throws Error for what is none.
 std::optional<int64_t> LeadOf(const std::string& consistency);
 // Returns when rank 0 is about to end, and the others may: a launcher ends
-// those that are left when one has failed.
+// those that are left when one has failed. Servers that nobody else ends are
+// told.
 void EndTogether(const Job& job);
 
 }  // namespace sluice

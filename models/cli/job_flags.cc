@@ -57,6 +57,12 @@ std::string WrongWithServers(const CommandLine& line) {
         "no step waits for another's",
         job.consistency);
   }
+  if (lead && job.scale_learning_rate) {
+    return fmt::format(
+        "--scale-learning-rate: with --consistency {} each update is of one "
+        "process's batch",
+        job.consistency);
+  }
   if (!lead && !job.backup_workers) return "";
   for (const auto& [flag, given] :
        {std::pair("--sync-batch-norm", job.sync_batch_norm),

@@ -61,6 +61,10 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   const bool trains = line.command == CommandLine::Command::kTrain;
   if (!trains) RequireAlone();
   Job job = trains ? JoinJob(line.job, line.training.log_dir) : Job();
+  if (job.evaluates) {
+    line.command = CommandLine::Command::kEval;
+    line.follow = true;
+  }
   if (job.server != nullptr) {
     SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
     Serve(job);
@@ -109,7 +113,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
         DeviceName{.type = DeviceType::kCuda, .index = job.local_rank}
             .ToString()};
   }
-  if (trains && line.job.transport == "nccl") {
+  if (trains && !job.evaluates && line.job.transport == "nccl") {
     MeetOnGpus(line.job, line.training.session.devices[0], virtual_workers > 0,
                &job);
   }
@@ -142,7 +146,8 @@ int Run(const TrainerSpec& spec, CommandLine line) {
       return code;
     }
     case CommandLine::Command::kEval:
-      return commands::Evaluate(spec, line);
+      return line.follow ? commands::Follow(spec, line)
+                         : commands::Evaluate(spec, line);
     case CommandLine::Command::kPredict:
       return commands::Predict(spec, line);
     case CommandLine::Command::kExport:

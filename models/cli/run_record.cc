@@ -55,6 +55,9 @@ Status Parse(const std::string& text, RunRecord* record) {
   if (json.Has("job")) {  // since there are restarts
     SLUICE_ASSIGN_OR_RETURN(record->job, json.String("job"));
   }
+  if (json.Has("ended")) {
+    SLUICE_ASSIGN_OR_RETURN(record->ended, json.Bool("ended"));
+  }
   return {};
 }
 
@@ -66,6 +69,24 @@ RunRecord ParseOrThrow(const std::string& text, const std::string& path) {
                             parsed.message()));
   }
   return record;
+}
+
+// nullopt where the folder has none, or one that cannot be read as such.
+std::optional<RunRecord> ReadableRecord(const std::string& log_dir) {
+  const Result<std::string> text =
+      FileSystem::Default().Read(JoinPath(log_dir, kFile));
+  if (text.status().code() == Code::kNotFound) return std::nullopt;
+  ThrowIfError(text.status());
+  RunRecord record;
+  if (!Parse(*text, &record).ok()) return std::nullopt;
+  return record;
+}
+
+void Write(const std::string& log_dir, const nlohmann::ordered_json& json) {
+  ThrowIfError(FileSystem::Default().WriteAtomically(
+      JoinPath(log_dir, kFile),
+      json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+          "\n"));
 }
 
 // The flags of a JSON file.
@@ -117,12 +138,8 @@ std::optional<RunRecord> ReadRunRecord(const std::string& log_dir) {
 
 bool IsTrainingOf(const std::string& job, const std::string& log_dir) {
   if (job.empty() || log_dir.empty()) return false;
-  const std::string path = JoinPath(log_dir, kFile);
-  const Result<std::string> text = FileSystem::Default().Read(path);
-  if (text.status().code() == Code::kNotFound) return false;
-  ThrowIfError(text.status());
-  RunRecord record;
-  return Parse(*text, &record).ok() && record.job == job;
+  const std::optional<RunRecord> record = ReadableRecord(log_dir);
+  return record && record->job == job;
 }
 
 void CommandFlags::Give(const std::string& name, const std::string& value) {
@@ -256,10 +273,21 @@ void RecordRun::Begin(TrainingRun& run) {
       {"model", record_.model},     {"workers", run.workers().size()},
       {"nodes", record_.nodes},     {"job", record_.job},
       {"flags", record_.flags},     {"class_names", run.class_names()}};
-  ThrowIfError(FileSystem::Default().WriteAtomically(
-      JoinPath(run.options().log_dir, kFile),
-      json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-          "\n"));
+  Write(run.options().log_dir, json);
+}
+
+void NoteEnd(const std::string& log_dir) {
+  const std::string text =
+      FileSystem::Default().Read(JoinPath(log_dir, kFile)).ValueOrThrow();
+  auto json = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (!json.is_object()) return;  // whoever reads it says so
+  json["ended"] = true;
+  Write(log_dir, json);
+}
+
+bool HasEnded(const std::string& log_dir) {
+  const std::optional<RunRecord> record = ReadableRecord(log_dir);
+  return record && record->ended;
 }
 
 }  // namespace sluice

@@ -5,10 +5,12 @@
 //                "sluice": VERSION, "model": NAME,
 //                "workers": N, "nodes": N, "job": NAME,
 //                "flags": {NAME: VALUE as text, ...},
-//                "class_names": [NAME, ...]}
+//                "class_names": [NAME, ...],
+//                "ended": true}
 //
-// The names of the classes are for people and other programs: checkpoints have
-// their own.
+// It has ended when all its steps are done or it was stopped early, and not
+// when it was interrupted. The names of the classes are for people and other
+// programs: checkpoints have their own.
 #ifndef SLUICE_MODELS_CLI_RUN_RECORD_H_
 #define SLUICE_MODELS_CLI_RUN_RECORD_H_
 
@@ -34,6 +36,7 @@ struct RunRecord {
   FlagValues flags;
   int nodes = 1;    // hosts that train it; written, not read
   std::string job;  // dist::JobName() where it began or went on last
+  bool ended = false;
 };
 
 // nullopt where the folder has none. Throws Error, naming the file: kDataLoss
@@ -44,6 +47,13 @@ std::optional<RunRecord> ReadRunRecord(const std::string& log_dir);
 // on with it, and nobody since. False where there is no record, or none that
 // can be read.
 bool IsTrainingOf(const std::string& job, const std::string& log_dir);
+
+// Writes that the training in the folder has ended, into its record. Throws
+// Error.
+void NoteEnd(const std::string& log_dir);
+// Whether that was written. False where there is no record, or none that can be
+// read.
+bool HasEnded(const std::string& log_dir);
 
 // The flags of a command, by name without "--".
 struct CommandFlags {

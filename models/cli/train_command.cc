@@ -46,7 +46,10 @@ void CheckForOne(const CommandLine& line) {
 // The spec with the optimizer that flags ask for.
 TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
   TrainerSpec out = spec;
-  out.optimizer = [given = spec.optimizer,
+  const bool scaled = spec.rate_by_batch_size &&
+                      line.optimizing.optimizer.empty() &&
+                      line.optimizing.learning_rate.empty();
+  out.optimizer = [given = spec.optimizer, scaled,
                    flags = line.optimizing](const RunContext& run) {
     Optimizer optimizer = given ? given(run) : optimizers::Adam();
     if (!flags.optimizer.empty()) {
@@ -56,7 +59,7 @@ TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
       optimizer =
           optimizer.WithLearningRate(Schedule(flags.learning_rate, run));
     }
-    if (flags.rate_scale != 1) {
+    if (flags.rate_scale != 1 && !scaled) {
       optimizer = optimizer.WithLearningRate(
           schedules::Scaled(optimizer.learning_rate(), flags.rate_scale));
     }
@@ -264,6 +267,7 @@ int Train(const TrainerSpec& given, const CommandLine& line) {
   }
   PrintResult(spec, line, *result.evaluation, result.examples_per_second,
               result.seconds, result.dropped);
+  if (!options.log_dir.empty()) NoteEnd(options.log_dir);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "graph/ops/shape.h"
 #include "graph/ops/slice.h"
 #include "graph/ops/state.h"
+#include "graph/traversal.h"
 #include "models/optim/contributions.h"
 
 namespace sluice {
@@ -106,6 +108,29 @@ void CheckAssigns(const Node& node) {
                   node.name(), node.input(0).name(), node.location()));
 }
 
+// That no count is one of this worker's share of a batch, which alone would be
+// kept: what is no floating number has no mean.
+void CheckCounts(const Node& node) {
+  if (node.Is("NoOp")) {
+    for (const Node* member : node.control_inputs()) CheckCounts(*member);
+  }
+  if (node.mutates() == 0 || IsFloating(node.input(0).dtype())) return;
+  // What all have exchanged is of all.
+  const auto before = Needed(
+      {&node}, [](const Node& needed) { return !needed.op().collective; });
+  const bool fed =
+      std::any_of(before.begin(), before.end(),
+                  [](const Node* needed) { return needed->Is("Placeholder"); });
+  if (!fed) return;
+  throw Error(
+      Code::kUnimplemented,
+      fmt::format("'{}' updates '{}', {} numbers, by what is in a worker's "
+                  "share of a batch, which has no mean over workers: "
+                  "AllReduce(x, Reduction::kSum) counts all of it ({})",
+                  node.name(), node.input(0).name(),
+                  NameOf(node.input(0).dtype()), node.location()));
+}
+
 }  // namespace
 
 void ReduceGradients(std::vector<GradientAndVariable>& pairs, DType between,
@@ -145,7 +170,7 @@ std::vector<Operation> ReduceUpdates(const std::vector<Operation>& updates,
                                      Contributions* contributions) {
   std::vector<Node*> nodes;
   for (const Operation& update : updates) {
-    if (shared) CheckAssigns(update.node());
+    shared ? CheckAssigns(update.node()) : CheckCounts(update.node());
     FindUpdates(&update.node(), &nodes);
   }
   if (nodes.empty()) return {};

@@ -108,7 +108,10 @@ Trainer::Trainer(TrainerSpec spec, RunContext run, TrainingOptions options)
       options_(std::move(options)),
       log_dir_(options_.log_dir),
       weights_(options_.weights),
-      reporter_(options_.reporter) {
+      reporter_(options_.reporter),
+      era_(std::chrono::duration_cast<std::chrono::microseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+               .count()) {
   RegisterRemoteFiles();
   if (!spec_.input || !spec_.model) {
     throw Error(Code::kInvalidArgument,

@@ -117,8 +117,9 @@ class Trainer {
   std::string log_dir_, weights_;
   Reporter* reporter_;
   std::vector<std::unique_ptr<Hook>> hooks_;
-  // How often one has begun; of rank 0, whose counts.
-  int64_t era_ = 0;
+  // More with each that begins, also of another process later: servers may
+  // outlive these. Of rank 0, whose counts.
+  int64_t era_;
   bool again_ = false;  // in this call of Train
   // Of the one before, where there is no folder to begin again from, or it has
   // less: of an elastic job.

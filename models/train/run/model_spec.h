@@ -110,6 +110,9 @@ struct TrainerSpec {
       model;
   // Null: Adam.
   std::function<Optimizer(const RunContext& run)> optimizer = nullptr;
+  // Whether that one's learning rate goes by run.batch_size, the whole job's,
+  // so that --scale-learning-rate has nothing to add.
+  bool rate_by_batch_size = false;
 
   std::vector<Flag> flags = {};
   // What `predict` may be given on the command line, such as "JPEG or PNG

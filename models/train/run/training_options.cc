@@ -27,4 +27,8 @@ SaveEvery ParseSaveEvery(const std::string& text) {
   return {.steps = 0, .seconds = number * seconds};
 }
 
+DeviceName OwnDevice(const TrainingOptions& options) {
+  return ParseDeviceName(options.session.devices[0]).ValueOrThrow();
+}
+
 }  // namespace sluice

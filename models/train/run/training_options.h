@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/device.h"
 #include "engine/visibility.h"
 #include "graph/autograd.h"
 #include "graph/session/session.h"
@@ -80,6 +81,10 @@ struct TrainingOptions {
     return stop == nullptr ? std::string() : stop->Reason();
   }
 };
+
+// The device that this process trains on, or the first of several. Throws
+// Error.
+DeviceName OwnDevice(const TrainingOptions& options);
 
 }  // namespace sluice
 

@@ -155,9 +155,12 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   if (options_.servers.any()) CheckServers();
   workers_.RequireSame("number of virtual workers",
                        fmt::format("{}", options.virtual_workers));
-  if (options.virtual_workers > 0) {
-    workers_.RequireSame("instruction set", ChosenIsa());
+  // Each updates variables of its own, which have to stay the same.
+  if (!options.servers.any()) {
+    workers_.RequireSame("instruction set (SLUICE_ISA)", ChosenIsa());
+    workers_.RequireSame("kind of device", NameOf(OwnDevice(options_).type));
   }
+  workers_.RequireSame("precision", NameOf(options_.session.precision));
   const std::string position = input_.MakeIterator().SavePosition();
   workers_.RequireSame("input", position);
   if (!workers_.several()) CheckForAnyRank(spec, context_, position);
@@ -261,6 +264,8 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
         if (!options_.servers.any()) return;
         ReadFromServers(graph_, options_.servers, graph, session);
       });
+  workers_.RequireSame("evaluation input",
+                       inference_->input().MakeIterator().SavePosition());
   inference_->PrepareEvaluation();
 }
 

@@ -12,10 +12,6 @@
 namespace sluice {
 namespace {
 
-DeviceName OwnDevice(const TrainingOptions& options) {
-  return ParseDeviceName(options.session.devices[0]).ValueOrThrow();
-}
-
 // As if each process had but one, so that the graph is the same for all
 // replicas.
 std::vector<std::string> FirstOfEach(int stages, DeviceType type) {

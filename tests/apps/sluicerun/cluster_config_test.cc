@@ -7,7 +7,6 @@
 #include <chrono>
 #include <fstream>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "dist/net/socket.h"
 #include "dist/net/tls.h"
 #include "tests/dist/collective/strangers.h"
+#include "tests/support/config_jobs.h"
 #include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/newest_tensors.h"
@@ -24,41 +24,20 @@ namespace {
 
 using testing::CheckSameTensors;
 using testing::Contains;
+using testing::FreePorts;
 using testing::NewestTensors;
 using testing::OnMnist;
 using testing::Outcome;
 using testing::Process;
 using testing::TemporaryFolder;
 using testing::TensorsByName;
-using Words = std::vector<std::string>;
+using testing::TokenFile;
+using testing::Words;
 
-// Of those that nobody listens at, so many different ones. Below those that the
-// system gives to whoever wants any (from 32768), who might take them
-// meanwhile.
-std::vector<int> FreePorts(size_t count) {
-  std::random_device random;
-  std::vector<dist::Listener> listeners;
-  std::vector<int> ports;
-  while (ports.size() < count) {
-    const int port = 20000 + static_cast<int>(random() % 12000);
-    auto listener = dist::Listener::Open("127.0.0.1", port);
-    if (!listener.ok()) continue;
-    listeners.push_back(*std::move(listener));
-    ports.push_back(port);
-  }
-  return ports;
-}
-
-// A training's process with these variables.
+// One epoch of a training's process with these variables.
 std::unique_ptr<Process> Train(const Words& variables, const Words& more) {
-  Words words = variables;
-  words.emplace_back(testing::kMnist);
-  for (const std::string& word :
-       OnMnist("train", {"--epochs", "1", "--threads", "1"})) {
-    words.push_back(word);
-  }
-  words.insert(words.end(), more.begin(), more.end());
-  return std::make_unique<Process>("/usr/bin/env", words);
+  return testing::TrainWithVariables(variables,
+                                     testing::Joined({"--epochs", "1"}, more));
 }
 
 std::string Config(const std::vector<int>& ports, size_t task,
@@ -68,12 +47,6 @@ std::string Config(const std::vector<int>& ports, size_t task,
                         "worker": ["127.0.0.1:{}"]}},
            "task": {{"type": "{}", "index": 0}}{}}})",
       ports[0], ports[1], task == 0 ? "chief" : "worker", more);
-}
-
-std::string TokenFile(const TemporaryFolder& folder) {
-  std::ofstream(folder / "token") << std::string(64, '7');
-  chmod((folder / "token").c_str(), 0600);
-  return folder / "token";
 }
 
 // What two processes of the launcher's train.

@@ -302,13 +302,65 @@ TEST_CASE("workers that were started differently are told apart") {
                    if (rank == 1) spec.model = testing::Network;
                  }),
                  "the graph of rank 1 of 2"));
+  // What is evaluated, which no exchange of a step would notice.
+  CHECK(Contains(errors([](int rank, TrainerSpec& spec) {
+                   spec.input = [rank](const RunContext& run) {
+                     const Dataset points = testing::Points(run);
+                     return run.training() || rank == 0 ? points
+                                                        : points.Take(1);
+                   };
+                 }),
+                 "the evaluation input of rank 1 of 2"));
   // Other options.
-  Task other{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1)};
-  other.options = [](int rank) {
-    return TrainingOptions{.log_every = 100 + rank};
+  const auto with = [](const std::function<TrainingOptions(int)>& options) {
+    Task other{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1)};
+    other.options = options;
+    return TrainWith(2, other);
   };
-  for (const Trained& each : TrainWith(2, other)) {
+  for (const Trained& each : with(
+           [](int rank) { return TrainingOptions{.log_every = 100 + rank}; })) {
     CHECK(Contains(each.error, "reports of rank 1 of 2"));
+  }
+  for (const Trained& each : with([](int rank) {
+         TrainingOptions options;
+         options.session.precision =
+             rank == 0 ? Precision::kFloat32 : Precision::kBFloat16;
+         return options;
+       })) {
+    CHECK(Contains(each.error, "the precision of rank 1 of 2"));
+  }
+  // A count that each would make of its own share; one of all is none.
+  const auto counting = [](bool of_all) {
+    Task task{.run = ToyRun(1)};
+    task.spec = [=](int) {
+      TrainerSpec spec = PlainSpec();
+      spec.model = [=](Scope& scope, const Features& in,
+                       const RunContext& run) {
+        const Output seen = scope.graph().Variable(
+            "seen", Zeros({}, DType::kInt64), {.trainable = false});
+        const Output steps = scope.graph().Variable(
+            "steps", Zeros({}, DType::kInt64), {.trainable = false});
+        Output rows = Size(in["label"]);
+        if (of_all) rows = AllReduce(rows, Reduction::kSum);
+        if (run.training()) {
+          scope.graph().AddUpdate(AssignAdd(seen, rows));
+          scope.graph().AddUpdate(AssignAdd(steps, 1));
+        }
+        return Plain(scope, in, run);
+      };
+      return spec;
+    };
+    return TrainWith(2, task);
+  };
+  for (const Trained& each : counting(false)) {
+    CHECK(Contains(each.error, "updates 'seen'"));
+  }
+  for (const Trained& each : counting(true)) {
+    CAPTURE(each.error);
+    REQUIRE(each.error == "");
+    const auto steps = each.variables.at("steps").IntAt(0);
+    CHECK(steps == each.result.steps);
+    CHECK(each.variables.at("seen").IntAt(0) == steps * ToyRun(1).batch_size);
   }
   // Fewer examples in a batch than workers.
   Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1)};

@@ -1,0 +1,336 @@
+// Parameter servers and evaluators of SLUICE_CONFIG and TF_CONFIG, which nobody
+// ends: they do when the training has, or cannot.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "dist/net/tls.h"
+#include "io/summaries/event_file.h"
+#include "tests/support/config_jobs.h"
+#include "tests/support/error_text.h"
+#include "tests/support/newest_tensors.h"
+
+namespace sluice {
+namespace {
+
+using testing::CheckSameTensors;
+using testing::Contains;
+using testing::Joined;
+using testing::kLauncher;
+using testing::NewestTensors;
+using testing::Outcome;
+using testing::Process;
+using testing::TemporaryFolder;
+using testing::Words;
+
+std::string Addresses(const std::vector<int>& ports, size_t begin, size_t end) {
+  std::string list;
+  for (size_t i = begin; i < end; ++i) {
+    list += fmt::format("{}\"127.0.0.1:{}\"", i == begin ? "" : ", ", ports[i]);
+  }
+  return list;
+}
+
+// So many workers and servers of this machine, of which none has begun.
+class ConfigJob {
+ public:
+  ConfigJob(int workers, int servers, const Words& flags)
+      : workers_(workers), servers_(servers), flags_(flags) {}
+
+  Words secrets = {"SLUICE_TOKEN_FILE=" + testing::TokenFile(folder_)};
+
+  std::unique_ptr<Process> Start(const std::string& job, int index,
+                                 const Words& more = {}) const {
+    const auto workers = static_cast<size_t>(workers_);
+    const std::string config = fmt::format(
+        R"({{"cluster": {{"worker": [{}], "ps": [{}]}},
+             "task": {{"type": "{}", "index": {}}}}})",
+        Addresses(ports_, 0, workers),
+        Addresses(ports_, workers, ports_.size()), job, index);
+    return testing::TrainWithVariables(
+        Joined(secrets, {"SLUICE_CONFIG=" + config}),
+        Joined(Joined({"--strategy", "ps"}, flags_), more));
+  }
+  std::unique_ptr<Process> Worker(int rank, const Words& more = {}) const {
+    return Start("worker", rank, more);
+  }
+  std::unique_ptr<Process> Server(int index) const {
+    return Start("ps", index);
+  }
+  // All of them, in a random order and not all at once.
+  std::vector<std::unique_ptr<Process>> StartAll(std::mt19937& random) const {
+    std::vector<int> order(ports_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+    std::shuffle(order.begin(), order.end(), random);
+    std::vector<std::unique_ptr<Process>> all(order.size());
+    for (const int i : order) {
+      all[static_cast<size_t>(i)] =
+          i < workers_ ? Worker(i) : Server(i - workers_);
+      if (random() % 2 == 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(random() % 300));
+      }
+    }
+    return all;
+  }
+
+ private:
+  const TemporaryFolder folder_;
+  const int workers_, servers_;
+  const Words flags_;
+  const std::vector<int> ports_ =
+      testing::FreePorts(static_cast<size_t>(workers_ + servers_));
+};
+
+void CheckEndWell(const std::vector<std::unique_ptr<Process>>& all) {
+  for (size_t i = 0; i < all.size(); ++i) {
+    const int code = all[i]->Wait();
+    CAPTURE(i);
+    CAPTURE(all[i]->err());
+    CHECK(code == 0);
+  }
+}
+
+Words Flags(const std::string& log_dir, const Words& more) {
+  return Joined({"--log-dir", log_dir, "--epochs", "2", "--deterministic"},
+                more);
+}
+
+// As the launcher's ring trains it.
+testing::TensorsByName Ring(int workers) {
+  const TemporaryFolder folder;
+  const Outcome outcome = testing::RunProgram(
+      kLauncher, Joined({"-n", std::to_string(workers), testing::kMnist},
+                        testing::OnMnist("train", Flags(folder / "log",
+                                                        {"--threads", "1"}))));
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.code == 0);
+  return NewestTensors(folder / "log");
+}
+
+TEST_CASE("servers of SLUICE_CONFIG train what a ring does, and end with it") {
+  std::mt19937 random(3);
+  for (const int workers : {1, 2}) {
+    const testing::TensorsByName ring = Ring(workers);
+    for (const int servers : {1, 2, 3}) {
+      CAPTURE(workers);
+      CAPTURE(servers);
+      const TemporaryFolder folder;
+      ConfigJob job(workers, servers, Flags(folder / "log", {}));
+      CheckEndWell(job.StartAll(random));
+      CheckSameTensors(NewestTensors(folder / "log"), ring);
+    }
+  }
+}
+
+TEST_CASE("workers at their own speeds, encrypted") {
+  if (!dist::HasTls()) return;
+  std::mt19937 random(4);
+  const TemporaryFolder folder;
+  REQUIRE(testing::RunProgram(kLauncher,
+                              {"-n", "2", "--ps", "2", "--make-certificates",
+                               folder / "certificates"})
+              .code == 0);
+  ConfigJob job(2, 2, Flags(folder / "log", {"--consistency", "async"}));
+  job.secrets = {"SLUICE_CERTIFICATES=" + (folder / "certificates")};
+  CheckEndWell(job.StartAll(random));
+  CHECK(NewestTensors(folder / "log").at("global_step").At(0) == 20);
+}
+
+TEST_CASE("whoever is killed, all end, and servers say who is gone") {
+  std::mt19937 random(5);
+  for (const char* consistency : {"sync", "async"}) {
+    for (const size_t victim : {0, 1, 2}) {
+      CAPTURE(consistency);
+      CAPTURE(victim);
+      const TemporaryFolder folder;
+      const ConfigJob job(
+          2, 2,
+          {"--log-dir", folder / "log", "--epochs", "100000",
+           "--evaluate-every", "0", "--peer-timeout", "3", "--json",
+           "--log-every", "2", "--consistency", consistency});
+      const auto all = job.StartAll(random);
+      REQUIRE(all[0]->WaitFor("\"step\":20,"));
+      kill(all[victim]->pid(), SIGKILL);
+      for (size_t i = 0; i < all.size(); ++i) {
+        const int code = all[i]->Wait();
+        CAPTURE(i);
+        const std::string err = all[i]->err();
+        CAPTURE(err);
+        CHECK(code != 0);
+        if (i < 2 || i == victim) continue;
+        CHECK(code == 1);
+        CHECK(testing::Lines(err) == 1);
+        // Where a server has died both workers soon go.
+        CHECK(Contains(err, victim == 2
+                                ? "of 2 is gone, and the training"
+                                : fmt::format("rank {} of 2 is gone, and the "
+                                              "training had not ended",
+                                              victim)));
+      }
+    }
+  }
+}
+
+TEST_CASE("a signal to a worker saves, and ends servers well") {
+  std::mt19937 random(6);
+  const TemporaryFolder folder;
+  const ConfigJob job(2, 1,
+                      {"--log-dir", folder / "log", "--epochs", "100000",
+                       "--evaluate-every", "0", "--json", "--log-every", "2"});
+  const auto all = job.StartAll(random);
+  REQUIRE(all[0]->WaitFor("\"step\":20,"));
+  kill(all[1]->pid(), SIGTERM);
+  CHECK(all[0]->Wait() == 128 + SIGTERM);
+  CHECK(all[1]->Wait() == 128 + SIGTERM);
+  CHECK(all[2]->Wait() == 0);
+  CHECK(!NewestTensors(folder / "log").empty());
+}
+
+TEST_CASE("servers that somebody starts again are waited for") {
+  std::mt19937 random(7);
+  for (const char* consistency : {"sync", "async"}) {
+    CAPTURE(consistency);
+    const TemporaryFolder folder;
+    ConfigJob job(
+        2, 2,
+        {"--log-dir", folder / "log", "--epochs", "30", "--json", "--log-every",
+         "1", "--save-every", "7", "--consistency", consistency});
+    job.secrets.emplace_back("SLUICE_SERVERS_RETURN=1");
+    auto all = job.StartAll(random);
+    for (const int step : {20, 80}) {
+      REQUIRE(all[0]->WaitFor(fmt::format("\"step\":{},", step)));
+      const auto server = static_cast<int>(random() % 2);
+      kill(all[static_cast<size_t>(2 + server)]->pid(), SIGKILL);
+      CHECK(all[static_cast<size_t>(2 + server)]->Wait() != 0);
+      all[static_cast<size_t>(2 + server)] = job.Server(server);
+    }
+    CheckEndWell(all);
+    CHECK(NewestTensors(folder / "log").at("global_step").At(0) == 300);
+  }
+}
+
+// Servers live on where they may return: all workers anew are another training
+// to them.
+TEST_CASE("workers that are started again go on with the same servers") {
+  std::mt19937 random(8);
+  const TemporaryFolder folder;
+  ConfigJob job(
+      2, 1,
+      {"--log-dir", folder / "log", "--epochs", "60", "--json", "--log-every",
+       "1", "--save-every", "7", "--consistency", "ssp:1"});
+  job.secrets.emplace_back("SLUICE_SERVERS_RETURN=1");
+  auto all = job.StartAll(random);
+  REQUIRE(all[0]->WaitFor("\"step\":40,"));
+  kill(all[random() % 2]->pid(), SIGKILL);
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK(all[static_cast<size_t>(rank)]->Wait() != 0);
+    all[static_cast<size_t>(rank)] = job.Worker(rank);
+  }
+  CheckEndWell(all);
+  CHECK(NewestTensors(folder / "log").at("global_step").At(0) == 600);
+}
+
+TEST_CASE("who waits for whom at servers is one line, and has a limit") {
+  const ConfigJob job(2, 1, {"--epochs", "1", "--join-timeout", "0.3"});
+  const auto server = job.Server(0);
+  CHECK(server->Wait() == 1);
+  CHECK(Contains(server->err(), "ranks 0, 1 of 2 did not come"));
+  CHECK(testing::Lines(server->err()) == 1);
+  const auto worker = job.Worker(1);
+  CHECK(worker->Wait() == 1);
+  CHECK(Contains(worker->err(), "rank 1 of 2 waits for /job:ps/task:0"));
+  CHECK(testing::Lines(worker->err()) == 1);
+  const auto ring = job.Worker(0, {"--strategy", "ring"});
+  CHECK(ring->Wait() != 0);
+  CHECK(Contains(ring->err(), "only --strategy ps uses"));
+}
+
+// What TensorFlow's evaluator is told: a cluster that it is no part of.
+std::unique_ptr<Process> Evaluator(const Words& flags) {
+  return testing::TrainWithVariables(
+      {R"(TF_CONFIG={"cluster": {"chief": ["h:1"], "worker": ["h:2"]},
+          "task": {"type": "evaluator", "index": 0}})"},
+      flags);
+}
+
+// Results that were printed, by the steps that they are of.
+std::vector<int64_t> StepsOf(const std::string& out) {
+  std::vector<int64_t> steps;
+  const std::string key = "\"steps\":";
+  for (size_t at = 0; (at = out.find(key, at)) != std::string::npos;) {
+    at += key.size();
+    steps.push_back(std::stoll(out.substr(at)));
+  }
+  return steps;
+}
+
+double AccuracyIn(const std::string& line) {
+  const std::string key = "\"test_accuracy\":";
+  const size_t at = line.rfind(key);
+  REQUIRE(at != std::string::npos);
+  return std::stod(line.substr(at + key.size()));
+}
+
+TEST_CASE("an evaluator evaluates what is saved, and ends with the training") {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  const auto evaluator = Evaluator({"--log-dir", log, "--json"});
+  const auto train = [&](const Words& more) {
+    return testing::RunMnist(testing::OnMnist(
+        "train", Joined({"--log-dir", log, "--epochs", "40", "--json",
+                         "--save-every", "50", "--evaluate-every", "0"},
+                        more)));
+  };
+  // A training that is interrupted has not ended.
+  const Process begun(
+      testing::kMnist,
+      testing::OnMnist(
+          "train", {"--log-dir", log, "--epochs", "40", "--json", "--log-every",
+                    "5", "--save-every", "50", "--evaluate-every", "0"}));
+  REQUIRE(begun.WaitFor("\"step\":120,"));
+  kill(begun.pid(), SIGINT);
+  CHECK(begun.Wait() == 128 + SIGINT);
+  REQUIRE(evaluator->WaitFor("\"event\":\"result\""));
+  const Outcome rest = train({});
+  CAPTURE(rest.err);
+  REQUIRE(rest.code == 0);
+  CHECK(evaluator->Wait() == 0);
+  CAPTURE(evaluator->err());
+  const std::vector<int64_t> steps = StepsOf(evaluator->out());
+  CHECK(steps.size() >= 2);
+  CHECK(std::is_sorted(steps.begin(), steps.end()));
+  CHECK(steps.back() == 400);
+  CHECK(AccuracyIn(evaluator->out()) == AccuracyIn(rest.out));
+  // TensorBoard's, in a folder of their own.
+  CHECK(!std::filesystem::is_empty(log + "/evaluator"));
+  // The same by hand, of one that has ended.
+  const Outcome follow =
+      testing::RunMnist({"eval", "--log-dir", log, "--follow", "--json"});
+  CAPTURE(follow.err);
+  CHECK(follow.code == 0);
+  CHECK(StepsOf(follow.out) == std::vector<int64_t>{400});
+}
+
+TEST_CASE("an evaluator without a folder, or that is told to end, does") {
+  const auto lost = Evaluator({});
+  CHECK(lost->Wait() == 1);
+  CHECK(Contains(lost->err(), "wants its --log-dir"));
+  const TemporaryFolder folder;
+  const auto evaluator = Evaluator({"--log-dir", folder / "none"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  kill(evaluator->pid(), SIGTERM);
+  CHECK(evaluator->Wait() == 128 + SIGTERM);
+}
+
+}  // namespace
+}  // namespace sluice
