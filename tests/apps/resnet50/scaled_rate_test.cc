@@ -40,6 +40,13 @@ TEST_CASE("the rate of a job's batch is not scaled once more") {
                             "0.125", "--scale-learning-rate", "linear"});
   CheckSameTensors(NewestTensors(folder / "given"),
                    NewestTensors(folder / "scaled"));
+  // Nor does another optimizer's own, which is 0.01.
+  Train(folder / "own", {"--batch-size", "8", "--optimizer", "momentum",
+                         "--learning-rate", "0.02"});
+  Train(folder / "own scaled", {"--batch-size-per-worker", "4", "--optimizer",
+                                "momentum", "--scale-learning-rate", "linear"});
+  CheckSameTensors(NewestTensors(folder / "own"),
+                   NewestTensors(folder / "own scaled"));
 }
 
 }  // namespace
