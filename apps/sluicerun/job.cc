@@ -163,6 +163,7 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
     running.remote = starting.elsewhere();
     return running;
   };
+  const auto heed = [&] { return supervisor.HeedSignals(); };
   bool all = true;
   for (int server = 0; all && server < options.servers; ++server) {
     Started started = starting.StartServer(server);
@@ -170,8 +171,9 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
       return cannot_run(started.error,
                         fmt::format(" as parameter server {}", server));
     }
-    all = starting.AwaitServer(server, started);
-    supervisor.Add(running_server(server, std::move(started)));
+    const RunningRank& running =
+        supervisor.Add(running_server(server, std::move(started)));
+    all = starting.AwaitServer(server, running.out.descriptor(), heed);
   }
   const auto running_rank = [&](int rank, Started started) -> RunningRank {
     auto tail = std::make_unique<Tail>();
@@ -225,8 +227,11 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
       return cannot_run(started.error,
                         rank == 0 ? "" : fmt::format(" as rank {}", rank));
     }
-    if (rank == 0) all = starting.AwaitCoordinator(started);
-    supervisor.Add(running_rank(rank, std::move(started)));
+    const RunningRank& running =
+        supervisor.Add(running_rank(rank, std::move(started)));
+    if (rank == 0) {
+      all = starting.AwaitCoordinator(running.out.descriptor(), heed);
+    }
   }
   starting.GiveUpListener();
   if (*restarts == options.max_restarts) starting.GiveUpServerListeners();

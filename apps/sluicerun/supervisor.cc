@@ -65,13 +65,18 @@ Supervisor::~Supervisor() {
   for (const RunningRank& rank : ranks_) waitpid(rank.pid, nullptr, 0);
 }
 
-void Supervisor::Add(RunningRank rank) {
+const RunningRank& Supervisor::Add(RunningRank rank) {
   ++running_;
   if (!rank.serves()) ++working_;
   if (roster_ != nullptr) {
     roster_->Add(rank.rank, std::move(rank.roster), rank.host);
   }
-  ranks_.push_back(std::move(rank));
+  return ranks_.emplace_back(std::move(rank));
+}
+
+bool Supervisor::HeedSignals() {
+  TakeSignals();
+  return interrupt_ == 0 && !first_failure_;
 }
 
 int Supervisor::Run() {
@@ -175,10 +180,12 @@ void Supervisor::Suspend() {
 
 // Children that end together give one SIGCHLD, which names the first.
 void Supervisor::NoteEnds(pid_t first) {
+  const size_t before = running_;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     if (ranks_[i].pid == first) NoteEnd(i);
   }
   for (size_t i = 0; i < ranks_.size(); ++i) NoteEnd(i);
+  if (running_ == before) return;
   if (working_ == 0) EndServers();
   if (running_ == 0) StartCountdown();
 }

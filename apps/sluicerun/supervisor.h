@@ -83,7 +83,7 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  void Add(RunningRank rank);
+  const RunningRank& Add(RunningRank rank);
   // Of an elastic job.
   void SetRoster(std::unique_ptr<dist::RosterKeeper> roster) {
     roster_ = std::move(roster);
@@ -94,6 +94,9 @@ class Supervisor {
   using Replace =
       std::function<std::optional<RunningRank>(const RunningRank& ended)>;
   void SetReplace(Replace replace) { replace_ = std::move(replace); }
+  // While the others are yet to be added: does what signals that have come ask
+  // for. False where the job ends by one.
+  bool HeedSignals();
   // Until every rank has ended and what they printed is written. The exit code
   // of the job.
   int Run();
