@@ -159,7 +159,8 @@ class Agent {
     if (IsInterrupt(signal)) told_ = true;
     if (signal == kOthersEnded) others_ended_ = true;
     if (signal == SIGTSTP || signal == SIGCONT) suspended_ = signal == SIGTSTP;
-    if (IsInterrupt(signal) || signal == SIGTSTP || signal == SIGCONT) {
+    if (IsInterrupt(signal) || IsForRanks(signal) || signal == SIGTSTP ||
+        signal == SIGCONT) {
       kill(-rank_.pid, signal);
     }
   }

@@ -157,6 +157,8 @@ void Supervisor::TakeSignals() {
       SignalAll(SIGCONT);
     } else if (IsInterrupt(arrival->signal)) {
       Interrupt(arrival->signal);
+    } else if (IsForRanks(arrival->signal)) {
+      SignalRanks(arrival->signal);
     }
   }
 }

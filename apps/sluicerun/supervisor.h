@@ -71,6 +71,7 @@ std::string HowItEnded(const RunningRank& rank);
 // - An interrupt (Ctrl-C, SIGTERM, ...) goes to every rank once each time that
 //   it comes. From the second on time runs too, and when none is left but
 //   output that nobody reads, it ends us.
+// - SIGUSR1 and SIGUSR2 go to every rank, too, and are no interrupts.
 // - When all ranks have ended, processes that they left behind and that hold
 //   their output have as much time to end; then they are killed.
 class Supervisor {
