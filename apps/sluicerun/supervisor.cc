@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -22,10 +23,13 @@ namespace {
 
 constexpr int kSshFailed = 255;
 
-// Whether the kernel is at it.
-bool IsEnding(pid_t pid) {
+// How much later than another's end a relay may hear of its rank's.
+constexpr std::chrono::milliseconds kRelaysLate(300);
+
+// Of a thread's file in /proc; true also where it has just gone.
+bool IsExiting(const std::filesystem::path& stat) {
   constexpr unsigned kExiting = 0x4;  // PF_EXITING
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::ifstream file(stat);
   std::string line;
   std::getline(file, line);
   // Behind the name, which may be anything: state, five numbers, flags.
@@ -33,7 +37,19 @@ bool IsEnding(pid_t pid) {
   std::string skipped;
   for (int i = 0; i < 6; ++i) fields >> skipped;
   unsigned flags = 0;
-  return fields >> flags && (flags & kExiting) != 0;
+  return !(fields >> flags) || (flags & kExiting) != 0;
+}
+
+// Whether the kernel is at it: none of its threads will run again.
+bool IsEnding(pid_t pid) {
+  std::error_code error;
+  std::filesystem::directory_iterator thread(fmt::format("/proc/{}/task", pid),
+                                             error);
+  const std::filesystem::directory_iterator end;
+  for (; !error && thread != end; thread.increment(error)) {
+    if (!IsExiting(thread->path() / "stat")) return false;
+  }
+  return !error;
 }
 
 }  // namespace
@@ -82,6 +98,7 @@ bool Supervisor::HeedSignals() {
 int Supervisor::Run() {
   while (running_ > 0 || !OutputDone()) {
     Poll();
+    if (end_at_ && Clock::now() >= *end_at_) EndOthers();
     if (kill_at_ && Clock::now() >= *kill_at_) KillAll();
     EndStill();
     if (killed_ && running_ == 0) CloseSilent();
@@ -136,7 +153,10 @@ void Supervisor::Poll() {
 // nullopt: until something comes.
 std::optional<timespec> Supervisor::TimeLeft() const {
   Clock::duration left = Clock::duration::max();
-  if (kill_at_) left = std::max(Clock::duration(0), *kill_at_ - Clock::now());
+  for (const auto& at : {end_at_, kill_at_}) {
+    if (!at) continue;
+    left = std::min(left, std::max(Clock::duration(0), *at - Clock::now()));
+  }
   if (roster_ != nullptr) {
     left = std::min<Clock::duration>(left, dist::RosterKeeper::kTick);
   }
@@ -209,25 +229,22 @@ void Supervisor::NoteEnd(size_t i) {
   const bool goes_on = roster_ != nullptr && GoesOn(i);
   if (goes_on || (rank.serves() ? served_ : *rank.code == 0)) return;
   if (rank.serves() && Replaced(rank)) return;
-  if (!first_failure_) {
-    first_failure_ = rank.signal == 0 ? KilledBefore().value_or(i) : i;
+  const bool told = interrupt_ != 0 && *rank.code == kSignalBase + interrupt_;
+  if (!first_failure_ || (!told && KilledBefore(rank))) first_failure_ = i;
+  if (told) return;
+  if (rank.remote && rank.signal == 0 && !ending_) {
+    if (!end_at_) end_at_ = Clock::now() + kRelaysLate;
+  } else {
+    EndOthers();
   }
-  if (interrupt_ == 0 || *rank.code != kSignalBase + interrupt_) EndOthers();
 }
 
-// A process's connections are closed before it has ended, and who had one may
-// be faster.
-std::optional<size_t> Supervisor::KilledBefore() const {
-  for (size_t i = 0; i < ranks_.size(); ++i) {
-    if (ranks_[i].code || !IsEnding(ranks_[i].pid)) continue;
-    siginfo_t info = {};
-    const auto pid = static_cast<id_t>(ranks_[i].pid);
-    if (waitid(P_PID, pid, &info, WEXITED | WNOWAIT) == 0 &&
-        info.si_code != CLD_EXITED) {
-      return i;
-    }
-  }
-  return std::nullopt;
+// A process's connections are closed before it has ended, which may take
+// seconds of one with much memory, and who had one may be faster. Not what we
+// have told to end.
+bool Supervisor::KilledBefore(const RunningRank& rank) const {
+  return rank.signal != 0 && ranks_[*first_failure_].signal == 0 &&
+         (!ending_ || rank.was_ending);
 }
 
 // Whether it is lost, and no failure. One that says what has gone wrong, by its
@@ -297,7 +314,7 @@ void Supervisor::EndStill() {
 }
 
 bool Supervisor::Replaced(const RunningRank& ended) {
-  if (interrupt_ != 0 || ending_ || !replace_) return false;
+  if (interrupt_ != 0 || first_failure_ || !replace_) return false;
   std::optional<RunningRank> other = replace_(ended);
   if (!other) return false;
   Add(*std::move(other));
@@ -305,7 +322,11 @@ bool Supervisor::Replaced(const RunningRank& ended) {
 }
 
 void Supervisor::EndOthers() {
+  end_at_.reset();
   if (std::exchange(ending_, true)) return;
+  for (RunningRank& rank : ranks_) {
+    rank.was_ending = !rank.code && IsEnding(rank.pid);
+  }
   SignalRanks(SIGTERM);
   SignalAll(SIGCONT);
   StartCountdown();

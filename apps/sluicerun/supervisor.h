@@ -39,8 +39,9 @@ struct RunningRank {
   bool replaces = false;         // another that was lost
   bool serves() const { return server >= 0; }
   std::optional<int> code =
-      {};          // once ended: its exit code, or 128 + the signal
-  int signal = 0;  // that ended it
+      {};                   // once ended: its exit code, or 128 + the signal
+  int signal = 0;           // that ended it
+  bool was_ending = false;  // when the others were told to
   Standstill still = {};
   // Of one that has ended. That the way to its host is lost; and that there was
   // none when it was to start.
@@ -58,9 +59,11 @@ std::string HowItEnded(const RunningRank& rank);
 //   hear no interrupt: ranks that end want to save what these have. One that
 //   ends before is replaced, or has failed, whatever its code.
 // - The first rank that fails ends the others: SIGTERM, and SIGKILL when the
-//   time is up. One that a signal is ending, of which another has noticed and
-//   has ended before it, is the first. A rank that ends as the interrupt asked
-//   for has not failed.
+//   time is up. One that a signal was ending, of which another has noticed and
+//   has ended before it, is the first: a rank of this host that the kernel was
+//   at; of ranks on hosts one of which that is heard within 0.3 s, for which
+//   the others have to wait. A rank that ends as the interrupt asked for has
+//   not failed.
 // - When one has ended well, others have all they need of each other, and
 //   nobody misses one that stands still from then on: it is killed when it has
 //   for the peer timeout, and has failed. What is stopped before is for the
@@ -114,7 +117,7 @@ class Supervisor {
   void Suspend();
   void NoteEnds(pid_t first);
   void NoteEnd(size_t rank);
-  std::optional<size_t> KilledBefore() const;
+  bool KilledBefore(const RunningRank& rank) const;
   bool Replaced(const RunningRank& ended);
   bool GoesOn(size_t rank);
   void KeepRoster();
@@ -150,7 +153,7 @@ class Supervisor {
   bool ending_ = false;    // SIGTERM was sent to all
   bool killed_ = false;    // and SIGKILL
   bool given_up_ = false;  // on output that nobody reads
-  std::optional<Clock::time_point> kill_at_;
+  std::optional<Clock::time_point> end_at_, kill_at_;
   // Of one Poll, kept for their memory.
   std::vector<pollfd> polled_;
   std::vector<Stream*> readers_;

@@ -1,8 +1,6 @@
 // The launcher, with shell scripts as its ranks.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -447,24 +445,6 @@ TEST_CASE("--pin shares out the CPUs that we may use") {
   }
   // Without it all may use all.
   CHECK(Numbers(ByRank(RunJob(2, list).out).at(1)) == allowed);
-}
-
-// The kernel closes what a process has open before it says that it has ended.
-TEST_CASE("who is killed has failed, not who notices it and ends before") {
-  const TemporaryFolder folder;
-  for (int trial = 0; trial < 20; ++trial) {
-    CAPTURE(trial);
-    const std::string fifo = folder / std::to_string(trial);
-    REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
-    const Outcome outcome = RunJob(
-        2,
-        "if [ $SLUICE_RANK = 0 ]; then exec 3>$1; echo x >&3; kill -9 $$; "
-        "else cat $1 >/dev/null; exit 3; fi",
-        {}, {fifo});
-    CAPTURE(outcome.err);
-    CHECK(outcome.code == 128 + SIGKILL);
-    CHECK(Contains(outcome.err, "rank 0 ended by SIGKILL"));
-  }
 }
 
 }  // namespace
