@@ -149,15 +149,15 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
     return {error == ENOENT ? kNotFound : kNotRunnable};
   };
   const auto running_server = [&](int server, Started started) -> RunningRank {
-    auto tail = std::make_unique<Tail>();
+    auto tails = std::make_unique<Tails>();
     Stream out =
-        outputs.OfServer(server, std::move(started.out), false, nullptr);
+        outputs.OfServer(server, std::move(started.out), false, &tails->out);
     Stream err =
-        outputs.OfServer(server, std::move(started.err), true, tail.get());
+        outputs.OfServer(server, std::move(started.err), true, &tails->err);
     RunningRank running = {started.pid,
                            std::move(out),
                            std::move(err),
-                           std::move(tail),
+                           std::move(tails),
                            starting.NameOfServer(server),
                            server};
     running.remote = starting.elsewhere();
@@ -176,11 +176,13 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
     all = starting.AwaitServer(server, running.out.descriptor(), heed);
   }
   const auto running_rank = [&](int rank, Started started) -> RunningRank {
-    auto tail = std::make_unique<Tail>();
-    Stream out = outputs.OfRank(rank, std::move(started.out), false, nullptr);
-    Stream err = outputs.OfRank(rank, std::move(started.err), true, tail.get());
+    auto tails = std::make_unique<Tails>();
+    Stream out =
+        outputs.OfRank(rank, std::move(started.out), false, &tails->out);
+    Stream err =
+        outputs.OfRank(rank, std::move(started.err), true, &tails->err);
     RunningRank running = {started.pid, std::move(out), std::move(err),
-                           std::move(tail), starting.NameOf(rank)};
+                           std::move(tails), starting.NameOf(rank)};
     running.rank = rank;
     running.roster = std::move(started.roster);
     running.host = starting.PlaceOf(rank);

@@ -399,7 +399,9 @@ int Supervisor::Report() const {
   if (interrupt_ != 0 && rank.code == kSignalBase + interrupt_) {
     return *rank.code;  // as it was told
   }
-  const auto lines = rank.tail->Lines();
+  // One that a signal has ended has explained nothing on stdout.
+  const auto lines =
+      rank.signal == 0 ? rank.tails->Lines() : rank.tails->err.Lines();
   std::string report = HowItEnded(rank);
   if (!lines.empty()) report += "; its last lines:";
   for (const std::string& line : lines) report += "\n  " + line;

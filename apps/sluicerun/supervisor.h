@@ -29,8 +29,8 @@ namespace sluice::launcher {
 struct RunningRank {
   pid_t pid;  // and its process group
   Stream out, err;
-  std::unique_ptr<Tail> tail;  // of err
-  std::string name = {};       // "rank 1 on hostB", "parameter server 0"
+  std::unique_ptr<Tails> tails;
+  std::string name = {};  // "rank 1 on hostB", "parameter server 0"
   int server = -1;  // which parameter server; below 0: a rank, which works
   int rank = -1;    // which one, of those
   dist::Descriptor roster = {};  // of an elastic job's, until it is added

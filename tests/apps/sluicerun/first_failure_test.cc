@@ -84,6 +84,16 @@ TEST_CASE("who crashes when it is told to end has not failed first") {
   }
 }
 
+TEST_CASE("who says on stdout alone why it failed is shown so") {
+  const std::string script =
+      "[ $SLUICE_RANK = 0 ] && exec sleep 1000; echo so bad; ";
+  const std::string report =
+      "sluicerun: rank 1 ended with code 5; its last lines:\n  ";
+  CHECK(RunJob(2, script + "exit 5").err == report + "so bad\n");
+  CHECK(RunJob(2, script + "echo worse >&2; echo end; exit 5").err ==
+        "[1] worse\n" + report + "worse\n");
+}
+
 // The system has no word of its end while another thread goes on.
 TEST_CASE("a rank of which one thread has ended is not waited for") {
   const TemporaryFolder folder;
