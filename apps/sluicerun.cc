@@ -230,16 +230,18 @@ void AddOptions(CLI::App& app, JobOptions& options) {
       "What runs in ssh's place, with its options: 'ssh -i KEY'");
   app.add_option("--remote-sluicerun", options.ssh.program,
                  "sluicerun on the hosts (default: where it is here)");
-  app.add_flag("--tls", options.tls,
-               "Encrypt what processes of this host send each other by TCP, "
-               "too");
+  CLI::Option* tls = app.add_flag(
+      "--tls", options.tls,
+      "Encrypt what processes of this host send each other by TCP, "
+      "too");
   CLI::Option* certificates = app.add_option(
       "--certificates", options.certificates,
       "Folder on every host with ca.pem, worker-RANK.pem, worker-RANK.key in "
       "place of the launcher's own");
   app.add_flag("--allow-plaintext", options.allow_plaintext,
                "Go to other hosts without encryption")
-      ->excludes(certificates);
+      ->excludes(certificates)
+      ->excludes(tls);
   CLI::Option* tag =
       app.add_flag("--tag-output,!--no-tag-output", options.tag_output,
                    "Put \"[rank] \" before each line (default)");
