@@ -220,7 +220,8 @@ void AddOptions(CLI::App& app, JobOptions& options) {
          [&](const std::string& path) {
            options.hosts = ParseHostFile(TextOfFile(path));
          },
-         "The hosts as a file in Open MPI's form")
+         "The hosts as a file in Open MPI's form, but that a host without "
+         "slots=N counts one, not its cores")
       ->excludes(hosts);
   app.add_option("--ssh-port", options.ssh.port, "Of the hosts' ssh")
       ->check(CLI::Range(1, 65535));
