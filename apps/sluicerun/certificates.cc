@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <string_view>
 #include <system_error>
 
@@ -36,29 +37,40 @@ void WriteNew(const std::string& path, std::string_view text, mode_t mode) {
                           std::generic_category().message(errno)));
 }
 
-}  // namespace
-
-std::vector<std::pair<std::string, std::string>> CertificateFiles(int size,
-                                                                  int days) {
-  const dist::Authority authority =
-      dist::Authority::Create(dist::RandomWord().ValueOrThrow()).ValueOrThrow();
+// `give` has what a process of this role and number knows itself by.
+CertificateFiles FilesOf(int size,
+                         const std::function<Result<dist::Credentials>(
+                             const std::string& role, int number)>& give) {
   const std::string role(dist::kWorkerRole);
-  std::vector<std::pair<std::string, std::string>> files;
-  for (int rank = 0; rank < size; ++rank) {
-    const dist::Credentials credentials =
-        authority.Issue(role, rank, std::chrono::hours(24) * days)
-            .ValueOrThrow();
-    if (rank == 0) files.emplace_back("ca.pem", credentials.authority);
-    files.emplace_back(fmt::format("{}-{}.pem", role, rank),
-                       credentials.certificate);
-    files.emplace_back(fmt::format("{}-{}.key", role, rank), credentials.key);
+  CertificateFiles files;
+  for (int number = 0; number < size; ++number) {
+    const dist::Credentials own = give(role, number).ValueOrThrow();
+    if (files.empty()) files.emplace_back("ca.pem", own.authority);
+    files.emplace_back(fmt::format("{}-{}.pem", role, number), own.certificate);
+    files.emplace_back(fmt::format("{}-{}.key", role, number), own.key);
   }
   return files;
 }
 
+}  // namespace
+
+CertificateFiles NewCertificates(int size, int days) {
+  const dist::Authority authority =
+      dist::Authority::Create(dist::RandomWord().ValueOrThrow()).ValueOrThrow();
+  return FilesOf(size, [&](const std::string& role, int number) {
+    return authority.Issue(role, number, std::chrono::hours(24) * days);
+  });
+}
+
+CertificateFiles ReadCertificates(const std::string& folder, int size) {
+  return FilesOf(size, [&](const std::string& role, int number) {
+    return dist::ReadCredentials(folder, role, number);
+  });
+}
+
 void WriteCertificates(const std::string& folder, int size, int days) {
   namespace fs = std::filesystem;
-  const auto files = CertificateFiles(size, days);
+  const CertificateFiles files = NewCertificates(size, days);
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     throw Error(Code::kUnavailable,
                 fmt::format("cannot make '{}': {}", folder,

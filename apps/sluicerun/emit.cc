@@ -115,6 +115,9 @@ std::string SlurmScript(const EmitOptions& options, const JobOptions& job) {
       name, job.size);
   if (job.allow_plaintext) {
     script += "export SLUICE_ALLOW_PLAINTEXT=1\n";
+  } else if (!job.certificates.empty()) {
+    script += fmt::format("export SLUICE_CERTIFICATES={}\n",
+                          Quoted(job.certificates));
   } else {
     script += fmt::format(
         "# What the processes know each other by, where every node finds it.\n"
@@ -164,9 +167,10 @@ std::string KubernetesManifest(const EmitOptions& options,
         {{"name", "certificates"},
          {"secret", {{"secretName", name}, {"defaultMode", 256}}}});
     Json data = Json::object();
-    for (const auto& [file, text] : CertificateFiles(job.size, options.days)) {
-      data[file] = text;
-    }
+    const CertificateFiles files =
+        job.certificates.empty() ? NewCertificates(job.size, options.days)
+                                 : ReadCertificates(job.certificates, job.size);
+    for (const auto& [file, text] : files) data[file] = text;
     items.push_back({{"apiVersion", "v1"},
                      {"kind", "Secret"},
                      {"metadata", Named(name)},

@@ -148,6 +148,32 @@ TEST_CASE("a manifest for Kubernetes trains what the launcher's job does") {
   CheckSameTensors(NewestTensors(folder / "log"), TrainedByLauncher());
 }
 
+TEST_CASE("the user's certificates are the Secret's, and Slurm's processes'") {
+  if (!dist::HasTls()) return;
+  const TemporaryFolder folder;
+  const std::string made = folder / "made";
+  REQUIRE(
+      RunProgram(kLauncher, {"-n", "2", "--make-certificates", made}).code ==
+      0);
+  const Words emit = {"--certificates", made, "--image", "i", "--emit"};
+  const Outcome printed =
+      RunProgram(kLauncher, Joined(emit, {"kubernetes", "-n", "2", "p"}));
+  CAPTURE(printed.err);
+  REQUIRE(printed.code == 0);
+  const json data = json::parse(printed.out)["items"][0]["stringData"];
+  CHECK(data.size() == 5);
+  for (const auto& [name, text] : data.items()) {
+    CHECK(text == testing::TextOf(made + "/" + name));
+  }
+  testing::CheckError(
+      RunProgram(kLauncher, Joined(emit, {"kubernetes", "-n", "3", "p"})),
+      "sluicerun", 1, "worker-2.pem");
+  const Outcome script =
+      RunProgram(kLauncher, Joined(emit, {"slurm", "-n", "2", "p"}));
+  CHECK(Contains(script.out, "export SLUICE_CERTIFICATES=" + made + "\n"));
+  CHECK(script.out.find("--make-certificates") == std::string::npos);
+}
+
 TEST_CASE("what Kubernetes would make of a word is kept from it") {
   const Outcome printed = RunProgram(
       kLauncher, {"-n", "1", "--allow-plaintext", "--emit", "kubernetes",
