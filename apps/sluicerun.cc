@@ -237,8 +237,9 @@ void AddOptions(CLI::App& app, JobOptions& options) {
       "too");
   CLI::Option* certificates = app.add_option(
       "--certificates", options.certificates,
-      "Folder on every host with ca.pem, worker-RANK.pem, worker-RANK.key in "
-      "place of the launcher's own");
+      "Folder on every host with ca.pem, worker-RANK.pem, worker-RANK.key, of "
+      "servers ps-I.pem, ps-I.key, in place of the launcher's own (with --emit "
+      "kubernetes: on this one)");
   app.add_flag("--allow-plaintext", options.allow_plaintext,
                "Go to other hosts without encryption")
       ->excludes(certificates)
@@ -279,8 +280,8 @@ struct ForOthers {
 void AddForOthers(CLI::App& app, ForOthers& others) {
   EmitOptions& emit = others.emit;
   app.add_option("--make-certificates", others.certificates,
-                 "Make a folder for SLUICE_CERTIFICATES, of --processes, and "
-                 "end");
+                 "Make a folder for SLUICE_CERTIFICATES, of --processes and "
+                 "--ps, and end");
   CLI::Option* form =
       app.add_option("--emit", emit.form,
                      "Print the job as another starts it, and end: slurm (a "
@@ -343,17 +344,18 @@ int Run(int argc, char** argv) {
   }
   const bool by_others =
       !others.emit.form.empty() || !others.certificates.empty();
-  if (options.servers > 0 && by_others) {
+  if (options.servers > 0 && others.emit.form == "slurm") {
     return Fail(kUsage,
-                "--ps is for jobs that sluicerun starts: not with --emit or "
-                "--make-certificates");
+                "--ps is for jobs that sluicerun starts, or Kubernetes: not "
+                "with --emit slurm");
   }
   if (const std::string trouble = ElasticTrouble(options, by_others);
       !trouble.empty()) {
     return Fail(kUsage, trouble + "; sluicerun --help says more");
   }
   if (!others.certificates.empty()) {
-    WriteCertificates(others.certificates, options.size, others.emit.days);
+    WriteCertificates(others.certificates, options.size, options.servers,
+                      others.emit.days);
     return 0;
   }
   if (options.ssh.program.empty()) {

@@ -25,6 +25,8 @@ bash -n "$work/script"
   --log-dir /logs/1 >"$work/whole.json"
 "$sluicerun" -n 1 --emit kubernetes --image sluice --allow-plaintext \
   mnist train >"$work/least.json"
+"$sluicerun" -n 2 --ps 2 --emit kubernetes --image sluice --max-restarts 1 \
+  mnist train --strategy ps >"$work/servers.json"
 PYTHONPATH=$work/packages python3 - "$work"/*.json <<'PYTHON'
 import json
 import sys

@@ -38,39 +38,45 @@ void WriteNew(const std::string& path, std::string_view text, mode_t mode) {
 }
 
 // `give` has what a process of this role and number knows itself by.
-CertificateFiles FilesOf(int size,
+CertificateFiles FilesOf(int size, int servers,
                          const std::function<Result<dist::Credentials>(
                              const std::string& role, int number)>& give) {
-  const std::string role(dist::kWorkerRole);
   CertificateFiles files;
-  for (int number = 0; number < size; ++number) {
-    const dist::Credentials own = give(role, number).ValueOrThrow();
-    if (files.empty()) files.emplace_back("ca.pem", own.authority);
-    files.emplace_back(fmt::format("{}-{}.pem", role, number), own.certificate);
-    files.emplace_back(fmt::format("{}-{}.key", role, number), own.key);
-  }
+  const auto add = [&](const std::string& role, int count) {
+    for (int number = 0; number < count; ++number) {
+      const dist::Credentials own = give(role, number).ValueOrThrow();
+      if (files.empty()) files.emplace_back("ca.pem", own.authority);
+      const std::string name = fmt::format("{}-{}", role, number);
+      files.emplace_back(name + ".pem", own.certificate);
+      files.emplace_back(name + ".key", own.key);
+    }
+  };
+  add(std::string(dist::kWorkerRole), size);
+  add(std::string(dist::kServerRole), servers);
   return files;
 }
 
 }  // namespace
 
-CertificateFiles NewCertificates(int size, int days) {
+CertificateFiles NewCertificates(int size, int servers, int days) {
   const dist::Authority authority =
       dist::Authority::Create(dist::RandomWord().ValueOrThrow()).ValueOrThrow();
-  return FilesOf(size, [&](const std::string& role, int number) {
+  return FilesOf(size, servers, [&](const std::string& role, int number) {
     return authority.Issue(role, number, std::chrono::hours(24) * days);
   });
 }
 
-CertificateFiles ReadCertificates(const std::string& folder, int size) {
-  return FilesOf(size, [&](const std::string& role, int number) {
+CertificateFiles ReadCertificates(const std::string& folder, int size,
+                                  int servers) {
+  return FilesOf(size, servers, [&](const std::string& role, int number) {
     return dist::ReadCredentials(folder, role, number);
   });
 }
 
-void WriteCertificates(const std::string& folder, int size, int days) {
+void WriteCertificates(const std::string& folder, int size, int servers,
+                       int days) {
   namespace fs = std::filesystem;
-  const CertificateFiles files = NewCertificates(size, days);
+  const CertificateFiles files = NewCertificates(size, servers, days);
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     throw Error(Code::kUnavailable,
                 fmt::format("cannot make '{}': {}", folder,

@@ -9,18 +9,21 @@
 namespace sluice::launcher {
 
 // Files of a folder that SLUICE_CERTIFICATES may name, by name: ca.pem and,
-// for each rank, worker-RANK.pem and worker-RANK.key.
+// for each rank, worker-RANK.pem and worker-RANK.key; ps-I.pem and ps-I.key for
+// each parameter server.
 using CertificateFiles = std::vector<std::pair<std::string, std::string>>;
 
 // The authority that signed them is forgotten. Throws Error, also in a build
 // without OpenSSL.
-CertificateFiles NewCertificates(int size, int days);
+CertificateFiles NewCertificates(int size, int servers, int days);
 // Those that are there. Throws Error.
-CertificateFiles ReadCertificates(const std::string& folder, int size);
+CertificateFiles ReadCertificates(const std::string& folder, int size,
+                                  int servers);
 
 // Writes new ones into the folder, which is made, for its owner alone, unless
 // it is there and empty. Throws Error.
-void WriteCertificates(const std::string& folder, int size, int days);
+void WriteCertificates(const std::string& folder, int size, int servers,
+                       int days);
 
 }  // namespace sluice::launcher
 

@@ -38,15 +38,17 @@ using testing::Write;
 TEST_CASE("certificates are a new folder's, and each key its owner's") {
   if (!dist::HasTls()) return;
   const TemporaryFolder folder;
-  const Words make = {"-n", "2", "--make-certificates", folder / "made"};
+  const Words make = {"-n",           "2", "--ps", "1", "--make-certificates",
+                      folder / "made"};
   CHECK(RunProgram(kLauncher, make).code == 0);
-  for (const char* name : {"ca.pem", "worker-0.pem", "worker-1.pem"}) {
+  for (const char* name :
+       {"ca.pem", "worker-0.pem", "worker-1.pem", "ps-0.pem"}) {
     const Outcome verified = RunProgram(
         "/usr/bin/openssl",
         {"verify", "-CAfile", folder / "made/ca.pem", folder / "made/" + name});
     CHECK_MESSAGE(verified.code == 0, verified.err);
   }
-  for (const char* name : {"worker-0.key", "worker-1.key"}) {
+  for (const char* name : {"worker-0.key", "worker-1.key", "ps-0.key"}) {
     CHECK(fs::status(folder / "made/" + name).permissions() ==
           (fs::perms::owner_read | fs::perms::owner_write));
   }
@@ -118,6 +120,9 @@ TEST_CASE("what others would not take is one line") {
        {std::pair(Joined(emit, {"./My_Program"}), "is no name for Kubernetes"),
         std::pair(Joined(emit, {"--job-name", std::string(61, 'a'), "p"}),
                   "at most 60"),
+        std::pair(Joined(emit, {"--ps", "11", "--job-name",
+                                std::string(58, 'a'), "p"}),
+                  "at most 57"),
         std::pair(Joined(emit, {"--claim", "data", "p"}), "wanted NAME:/PATH"),
         std::pair(Words{"-n", "2", "--emit", "kubernetes", "p"},
                   "wants --image"),
@@ -127,6 +132,9 @@ TEST_CASE("what others would not take is one line") {
   }
   CheckError(RunProgram(kLauncher, {"-n", "2", "--image", "i", "p"}),
              "sluicerun", 2, "--emit");
+  CheckError(
+      RunProgram(kLauncher, {"-n", "2", "--ps", "1", "--emit", "slurm", "p"}),
+      "sluicerun", 2, "not with --emit slurm");
   CheckError(RunProgram(kLauncher, {"--make-certificates", "d"}), "sluicerun",
              2, "--processes");
 }

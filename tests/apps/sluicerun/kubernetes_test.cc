@@ -148,6 +148,47 @@ TEST_CASE("a manifest for Kubernetes trains what the launcher's job does") {
   CheckSameTensors(NewestTensors(folder / "log"), TrainedByLauncher());
 }
 
+TEST_CASE("parameter servers are a Job of their own, which workers know") {
+  if (!dist::HasTls()) return;
+  const Outcome printed = RunProgram(
+      kLauncher, {"-n", "3", "--ps", "2", "--emit", "kubernetes", "--image",
+                  "i", "--max-restarts", "4", "--port", "5000", "p", "a"});
+  CAPTURE(printed.err);
+  REQUIRE(printed.code == 0);
+  const json items = json::parse(printed.out)["items"];
+  REQUIRE(items.size() == 4);
+  CHECK(items[0]["stringData"].size() == 1 + 2 * (3 + 2));
+  CHECK(items[0]["stringData"].contains("ps-1.key"));
+  const json cluster = {{"worker", {"p-0.p:5000", "p-1.p:5000", "p-2.p:5000"}},
+                        {"ps", {"p-ps-0.p:5000", "p-ps-1.p:5000"}}};
+  const auto check = [&](const json& job, const std::string& name,
+                         const std::string& role, int count) {
+    CAPTURE(name);
+    CHECK(job["metadata"]["name"] == name);
+    const json& spec = job["spec"];
+    CHECK(spec["completionMode"] == "Indexed");
+    CHECK(spec["completions"] == count);
+    CHECK(spec["parallelism"] == count);
+    CHECK(spec["backoffLimit"] == 4 * count);
+    const json& pod = spec["template"];
+    CHECK(pod["metadata"]["labels"]["app"] == "p");
+    CHECK(pod["spec"]["subdomain"] == "p");
+    const json& container = pod["spec"]["containers"][0];
+    CHECK(container["command"] == json::array({"p", "a"}));
+    for (const json& variable : container["env"]) {
+      if (variable["name"] != "SLUICE_CONFIG") continue;
+      const json config =
+          json::parse(Expanded(variable["value"], {{"INDEX", "1"}}));
+      CHECK(config["cluster"] == cluster);
+      CHECK(config["task"] == json::object({{"type", role}, {"index", 1}}));
+      return;
+    }
+    FAIL("no SLUICE_CONFIG");
+  };
+  check(items[2], "p", "worker", 3);
+  check(items[3], "p-ps", "ps", 2);
+}
+
 TEST_CASE("the user's certificates are the Secret's, and Slurm's processes'") {
   if (!dist::HasTls()) return;
   const TemporaryFolder folder;
