@@ -5,14 +5,15 @@
 #   check_manifests.sh [BUILD]   the build that has bin/sluicerun (build/release)
 #
 # Needs python3 with pip and PyPI; says in one line what it lacks and does
-# nothing then. Not part of .ci/run: tests/apps/sluicerun/deploy_test.cc runs the jobs.
+# nothing then. What the jobs do is for tests/apps/sluicerun/deploy_test.cc and
+# kubernetes_test.cc.
 set -eu
 cd "$(dirname "$0")/.."
 sluicerun=${1-build/release}/bin/sluicerun
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-python3 -m pip install --quiet --target "$work/packages" kubernetes-validate \
-  2>"$work/log" || {
+python3 -m pip install --quiet --disable-pip-version-check --retries 1 \
+  --target "$work/packages" kubernetes-validate 2>"$work/log" || {
   echo "check_manifests: skipped: $(tail -n 1 "$work/log")"
   exit 0
 }
