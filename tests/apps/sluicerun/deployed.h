@@ -20,11 +20,14 @@ inline Words Training(const std::string& log_dir) {
                                             "--log-dir", log_dir}));
 }
 
-// By this machine's launcher.
-inline TensorsByName TrainedByLauncher() {
+// By this machine's launcher, two processes and what else it is told.
+inline TensorsByName TrainedByLauncher(const Words& options = {},
+                                       const Words& more = {}) {
   const TemporaryFolder folder;
-  const Outcome outcome =
-      RunProgram(kLauncher, Joined({"-n", "2"}, Training(folder / "log")));
+  const Outcome outcome = RunProgram(
+      kLauncher,
+      Joined(Joined(Joined({"-n", "2"}, options), Training(folder / "log")),
+             more));
   CAPTURE(outcome.err);
   REQUIRE(outcome.code == 0);
   return NewestTensors(folder / "log");

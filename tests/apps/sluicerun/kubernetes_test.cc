@@ -10,9 +10,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "dist/net/tls.h"
 #include "tests/apps/sluicerun/deployed.h"
+#include "tests/apps/sluicerun/struck_job.h"
 #include "tests/support/error_text.h"
 #include "tests/support/launched.h"
 #include "tests/support/net_hosts.h"
@@ -93,6 +95,33 @@ std::unique_ptr<Process> Pod(const json& job, int index,
                                    Words(words.begin() + 1, words.end()));
 }
 
+void WriteSecret(const json& secret, const std::string& folder) {
+  fs::create_directory(folder);
+  for (const auto& [name, text] : secret["stringData"].items()) {
+    Write(fmt::format("{}/{}", folder, name), text, 0400);
+  }
+}
+
+// Whom a name space knows by name, while this is there.
+class KnownNames {
+ public:
+  explicit KnownNames(const std::string& space)
+      : folder_("/etc/netns/" + space) {
+    fs::create_directories(folder_);
+    Write(folder_ + "/hosts", "", 0644);
+  }
+  ~KnownNames() { fs::remove_all(folder_); }
+  KnownNames(const KnownNames&) = delete;
+  KnownNames& operator=(const KnownNames&) = delete;
+  void Add(const std::string& address, const std::string& name) const {
+    std::ofstream(folder_ + "/hosts", std::ios::app)
+        << address << " " << name << "\n";
+  }
+
+ private:
+  const std::string folder_;
+};
+
 // Pods have names from when they have addresses, which is after the first of
 // them looks for the others.
 TEST_CASE("a manifest for Kubernetes trains what the launcher's job does") {
@@ -116,10 +145,7 @@ TEST_CASE("a manifest for Kubernetes trains what the launcher's job does") {
     by_kind[item["kind"].get<std::string>()] = item;
   }
   const std::string secret = folder / "secret";
-  fs::create_directory(secret);
-  for (const auto& [name, text] : by_kind["Secret"]["stringData"].items()) {
-    Write(fmt::format("{}/{}", secret, name), text, 0400);
-  }
+  WriteSecret(by_kind["Secret"], secret);
   const json& job = by_kind["Job"];
   REQUIRE(by_kind.size() == 3);
   CHECK(job["spec"]["completions"] == 2);
@@ -127,24 +153,18 @@ TEST_CASE("a manifest for Kubernetes trains what the launcher's job does") {
   // The names of pods are the service's.
   const std::string service = by_kind["Service"]["metadata"]["name"];
   CHECK(job["spec"]["template"]["spec"]["subdomain"] == service);
-  const std::string names = "/etc/netns/" + hosts.NameOf(1) + "/hosts";
-  fs::create_directories(fs::path(names).parent_path());
-  fs::create_directories("/etc/netns/" + hosts.NameOf(0));
-  Write("/etc/netns/" + hosts.NameOf(0) + "/hosts",
-        fmt::format("{} mnist-0.mnist\n", hosts.AddressOf(0)), 0644);
-  Write(names, fmt::format("{} mnist-1.mnist\n", hosts.AddressOf(1)), 0644);
+  const KnownNames of_first(hosts.NameOf(0)), of_second(hosts.NameOf(1));
+  of_first.Add(hosts.AddressOf(0), "mnist-0.mnist");
+  of_second.Add(hosts.AddressOf(1), "mnist-1.mnist");
   const auto second = Pod(job, 1, secret, hosts.Inside(1));
   std::this_thread::sleep_for(std::chrono::milliseconds(700));
-  std::ofstream(names, std::ios::app)
-      << hosts.AddressOf(0) << " mnist-0.mnist\n";
+  of_second.Add(hosts.AddressOf(0), "mnist-0.mnist");
   const auto first = Pod(job, 0, secret, hosts.Inside(0));
   for (const auto& pod : {first.get(), second.get()}) {
     const int code = pod->Wait();
     CAPTURE(pod->err());
     CHECK(code == 0);
   }
-  fs::remove_all("/etc/netns/" + hosts.NameOf(0));
-  fs::remove_all("/etc/netns/" + hosts.NameOf(1));
   CheckSameTensors(NewestTensors(folder / "log"), TrainedByLauncher());
 }
 
@@ -187,6 +207,51 @@ TEST_CASE("parameter servers are a Job of their own, which workers know") {
   };
   check(items[2], "p", "worker", 3);
   check(items[3], "p-ps", "ps", 2);
+}
+
+TEST_CASE("pods with parameter servers train what the launcher's job does") {
+  if (!dist::HasTls()) return;
+  const testing::NetHosts hosts(229, 4);
+  if (!hosts.made()) {
+    MESSAGE("skipped: no network name spaces to be made");
+    return;
+  }
+  const TemporaryFolder folder;
+  const Words servers = {"--ps", "2"}, strategy = {"--strategy", "ps"};
+  const Outcome printed = RunProgram(
+      kLauncher,
+      Joined(Joined(Joined(servers, {"-n", "2", "--emit", "kubernetes",
+                                     "--image", "sluice"}),
+                    Training(folder / "log")),
+             strategy));
+  CAPTURE(printed.err);
+  REQUIRE(printed.code == 0);
+  const json items = json::parse(printed.out)["items"];
+  const std::string secret = folder / "secret";
+  WriteSecret(items[0], secret);
+  const char* const names[] = {"mnist-0", "mnist-1", "mnist-ps-0",
+                               "mnist-ps-1"};
+  std::vector<std::unique_ptr<KnownNames>> known;
+  for (int host = 0; host < 4; ++host) {
+    known.push_back(std::make_unique<KnownNames>(hosts.NameOf(host)));
+    for (int other = 0; other < 4; ++other) {
+      known.back()->Add(hosts.AddressOf(other),
+                        std::string(names[other]) + ".mnist");
+    }
+  }
+  // Whoever is first waits for the others.
+  std::vector<std::unique_ptr<Process>> pods;
+  for (const int host : {1, 3, 0, 2}) {
+    pods.push_back(
+        Pod(items[2 + host / 2], host % 2, secret, hosts.Inside(host)));
+  }
+  for (const auto& pod : pods) {
+    const int code = testing::CodeOf(*pod);
+    CAPTURE(pod->err());
+    CHECK(code == 0);
+  }
+  CheckSameTensors(NewestTensors(folder / "log"),
+                   TrainedByLauncher(servers, strategy));
 }
 
 TEST_CASE("the user's certificates are the Secret's, and Slurm's processes'") {
