@@ -88,7 +88,8 @@ constexpr char kHelp[] =
     "Ctrl-C, SIGTERM, SIGHUP and SIGQUIT are passed on to every rank, each "
     "time\n"
     "once; after a second one, ranks that go on are killed as --timeout-kill\n"
-    "says. The first rank that fails ends the others; one that stands still "
+    "says. So are SIGUSR1 and SIGUSR2, which end only those that do not take\n"
+    "them. The first rank that fails ends the others; one that stands still "
     "when\n"
     "others have ended well has failed after the program's --peer-timeout (60 "
     "s).\n"
@@ -219,7 +220,8 @@ void AddOptions(CLI::App& app, JobOptions& options) {
          [&](const std::string& path) {
            options.hosts = ParseHostFile(TextOfFile(path));
          },
-         "The hosts as a file in Open MPI's form")
+         "The hosts as a file in Open MPI's form, but that a host without "
+         "slots=N counts one, not its cores")
       ->excludes(hosts);
   app.add_option("--ssh-port", options.ssh.port, "Of the hosts' ssh")
       ->check(CLI::Range(1, 65535));
@@ -229,16 +231,19 @@ void AddOptions(CLI::App& app, JobOptions& options) {
       "What runs in ssh's place, with its options: 'ssh -i KEY'");
   app.add_option("--remote-sluicerun", options.ssh.program,
                  "sluicerun on the hosts (default: where it is here)");
-  app.add_flag("--tls", options.tls,
-               "Encrypt what processes of this host send each other by TCP, "
-               "too");
+  CLI::Option* tls = app.add_flag(
+      "--tls", options.tls,
+      "Encrypt what processes of this host send each other by TCP, "
+      "too");
   CLI::Option* certificates = app.add_option(
       "--certificates", options.certificates,
-      "Folder on every host with ca.pem, worker-RANK.pem, worker-RANK.key in "
-      "place of the launcher's own");
+      "Folder on every host with ca.pem, worker-RANK.pem, worker-RANK.key, of "
+      "servers ps-I.pem, ps-I.key, in place of the launcher's own (with --emit "
+      "kubernetes: on this one)");
   app.add_flag("--allow-plaintext", options.allow_plaintext,
                "Go to other hosts without encryption")
-      ->excludes(certificates);
+      ->excludes(certificates)
+      ->excludes(tls);
   CLI::Option* tag =
       app.add_flag("--tag-output,!--no-tag-output", options.tag_output,
                    "Put \"[rank] \" before each line (default)");
@@ -275,8 +280,8 @@ struct ForOthers {
 void AddForOthers(CLI::App& app, ForOthers& others) {
   EmitOptions& emit = others.emit;
   app.add_option("--make-certificates", others.certificates,
-                 "Make a folder for SLUICE_CERTIFICATES, of --processes, and "
-                 "end");
+                 "Make a folder for SLUICE_CERTIFICATES, of --processes and "
+                 "--ps, and end");
   CLI::Option* form =
       app.add_option("--emit", emit.form,
                      "Print the job as another starts it, and end: slurm (a "
@@ -339,17 +344,18 @@ int Run(int argc, char** argv) {
   }
   const bool by_others =
       !others.emit.form.empty() || !others.certificates.empty();
-  if (options.servers > 0 && by_others) {
+  if (options.servers > 0 && others.emit.form == "slurm") {
     return Fail(kUsage,
-                "--ps is for jobs that sluicerun starts: not with --emit or "
-                "--make-certificates");
+                "--ps is for jobs that sluicerun starts, or Kubernetes: not "
+                "with --emit slurm");
   }
   if (const std::string trouble = ElasticTrouble(options, by_others);
       !trouble.empty()) {
     return Fail(kUsage, trouble + "; sluicerun --help says more");
   }
   if (!others.certificates.empty()) {
-    WriteCertificates(others.certificates, options.size, others.emit.days);
+    WriteCertificates(others.certificates, options.size, options.servers,
+                      others.emit.days);
     return 0;
   }
   if (options.ssh.program.empty()) {

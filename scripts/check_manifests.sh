@@ -5,14 +5,15 @@
 #   check_manifests.sh [BUILD]   the build that has bin/sluicerun (build/release)
 #
 # Needs python3 with pip and PyPI; says in one line what it lacks and does
-# nothing then. Not part of .ci/run: tests/apps/sluicerun/deploy_test.cc runs the jobs.
+# nothing then. What the jobs do is for tests/apps/sluicerun/deploy_test.cc and
+# kubernetes_test.cc.
 set -eu
 cd "$(dirname "$0")/.."
 sluicerun=${1-build/release}/bin/sluicerun
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-python3 -m pip install --quiet --target "$work/packages" kubernetes-validate \
-  2>"$work/log" || {
+python3 -m pip install --quiet --disable-pip-version-check --retries 1 \
+  --target "$work/packages" kubernetes-validate 2>"$work/log" || {
   echo "check_manifests: skipped: $(tail -n 1 "$work/log")"
   exit 0
 }
@@ -25,6 +26,8 @@ bash -n "$work/script"
   --log-dir /logs/1 >"$work/whole.json"
 "$sluicerun" -n 1 --emit kubernetes --image sluice --allow-plaintext \
   mnist train >"$work/least.json"
+"$sluicerun" -n 2 --ps 2 --emit kubernetes --image sluice --max-restarts 1 \
+  mnist train --strategy ps >"$work/servers.json"
 PYTHONPATH=$work/packages python3 - "$work"/*.json <<'PYTHON'
 import json
 import sys

@@ -59,7 +59,6 @@ class Agent {
  public:
   Agent(Started rank, const RemotePlan& plan, SignalQueue& signals)
       : rank_(std::move(rank)),
-        elastic_(rank_.roster.get() >= 0),
         number_(plan.rank),
         timeout_kill_(plan.timeout_kill),
         peer_timeout_(plan.peer_timeout),
@@ -73,7 +72,6 @@ class Agent {
       PassOnPackets();
       PassOnOutput(kOutputAhead);
       const auto now = std::chrono::steady_clock::now();
-      if (elastic_ && now >= heard_ + kCutOff) CutOff();
       if (kill_at_ && now >= *kill_at_) {
         kill(-rank_.pid, SIGKILL);
         kill_at_.reset();
@@ -98,7 +96,7 @@ class Agent {
         pollfd{room ? rank_.out.get() : -1, POLLIN, 0},
         pollfd{room ? rank_.err.get() : -1, POLLIN, 0}};
     dist::Deadline next = dist::After(kCutOff);
-    if (elastic_ && !cut_off_) next = heard_ + kCutOff;
+    if (!cut_off_) next = heard_ + kCutOff;
     if (kill_at_) next = std::min(next, *kill_at_);
     if (counts()) next = std::min(next, dist::After(kStandstillTick));
     dist::Wait(polled, next);
@@ -124,7 +122,10 @@ class Agent {
     while (!cut_off_) {
       const ssize_t n = read(STDIN_FILENO, bytes.data(), bytes.size());
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno == EAGAIN) return;
+      if (n < 0 && errno == EAGAIN) {
+        if (std::chrono::steady_clock::now() >= heard_ + kCutOff) CutOff();
+        return;
+      }
       if (n <= 0) return CutOff();
       heard_ = std::chrono::steady_clock::now();
       words_.Add(std::string_view(bytes.data(), static_cast<size_t>(n)));
@@ -158,7 +159,8 @@ class Agent {
     if (IsInterrupt(signal)) told_ = true;
     if (signal == kOthersEnded) others_ended_ = true;
     if (signal == SIGTSTP || signal == SIGCONT) suspended_ = signal == SIGTSTP;
-    if (IsInterrupt(signal) || signal == SIGTSTP || signal == SIGCONT) {
+    if (IsInterrupt(signal) || IsForRanks(signal) || signal == SIGTSTP ||
+        signal == SIGCONT) {
       kill(-rank_.pid, signal);
     }
   }
@@ -229,7 +231,6 @@ class Agent {
   }
 
   Started rank_;
-  const bool elastic_;
   const int number_;
   const double timeout_kill_;
   const std::chrono::duration<double> peer_timeout_;

@@ -6,10 +6,10 @@ namespace sluice::launcher {
 
 // Reads a plan from standard input and runs its rank; then both ways are words
 // (channel.h): what the rank prints and how it ends, what it is to hear.
-// Where they end the launcher or the way to it is gone, as in an elastic job
-// where the relay is silent for 20 s: the rank gets SIGTERM, and SIGKILL when
-// the plan's time is up, or at once where it had been told to end before. The
-// exit code is the rank's, or 128 + the signal that ended it. Throws Error.
+// Where they end, or the relay is silent for 20 s, the launcher or the way to
+// it is gone: the rank gets SIGTERM, and SIGKILL when the plan's time is up, or
+// at once where it had been told to end before. The exit code is the rank's, or
+// 128 + the signal that ended it. Throws Error.
 int RunAgent();
 
 }  // namespace sluice::launcher

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <string_view>
 #include <system_error>
 
@@ -36,29 +37,46 @@ void WriteNew(const std::string& path, std::string_view text, mode_t mode) {
                           std::generic_category().message(errno)));
 }
 
-}  // namespace
-
-std::vector<std::pair<std::string, std::string>> CertificateFiles(int size,
-                                                                  int days) {
-  const dist::Authority authority =
-      dist::Authority::Create(dist::RandomWord().ValueOrThrow()).ValueOrThrow();
-  const std::string role(dist::kWorkerRole);
-  std::vector<std::pair<std::string, std::string>> files;
-  for (int rank = 0; rank < size; ++rank) {
-    const dist::Credentials credentials =
-        authority.Issue(role, rank, std::chrono::hours(24) * days)
-            .ValueOrThrow();
-    if (rank == 0) files.emplace_back("ca.pem", credentials.authority);
-    files.emplace_back(fmt::format("{}-{}.pem", role, rank),
-                       credentials.certificate);
-    files.emplace_back(fmt::format("{}-{}.key", role, rank), credentials.key);
-  }
+// `give` has what a process of this role and number knows itself by.
+CertificateFiles FilesOf(int size, int servers,
+                         const std::function<Result<dist::Credentials>(
+                             const std::string& role, int number)>& give) {
+  CertificateFiles files;
+  const auto add = [&](const std::string& role, int count) {
+    for (int number = 0; number < count; ++number) {
+      const dist::Credentials own = give(role, number).ValueOrThrow();
+      if (files.empty()) files.emplace_back("ca.pem", own.authority);
+      const std::string name = fmt::format("{}-{}", role, number);
+      files.emplace_back(name + ".pem", own.certificate);
+      files.emplace_back(name + ".key", own.key);
+    }
+  };
+  add(std::string(dist::kWorkerRole), size);
+  add(std::string(dist::kServerRole), servers);
   return files;
 }
 
-void WriteCertificates(const std::string& folder, int size, int days) {
+}  // namespace
+
+CertificateFiles NewCertificates(int size, int servers, int days) {
+  const dist::Authority authority =
+      dist::Authority::Create(dist::RandomWord().ValueOrThrow()).ValueOrThrow();
+  return FilesOf(size, servers, [&](const std::string& role, int number) {
+    return authority.Issue(role, number, std::chrono::hours(24) * days);
+  });
+}
+
+CertificateFiles ReadCertificates(const std::string& folder, int size,
+                                  int servers) {
+  return FilesOf(size, servers, [&](const std::string& role, int number) {
+    return dist::ReadCredentials(folder, role, number);
+  });
+}
+
+void WriteCertificates(const std::string& folder, int size, int servers,
+                       int days) {
   namespace fs = std::filesystem;
-  const auto files = CertificateFiles(size, days);
+  const CertificateFiles files = NewCertificates(size, servers, days);
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     throw Error(Code::kUnavailable,
                 fmt::format("cannot make '{}': {}", folder,

@@ -9,14 +9,21 @@
 namespace sluice::launcher {
 
 // Files of a folder that SLUICE_CERTIFICATES may name, by name: ca.pem and,
-// for each rank, worker-RANK.pem and worker-RANK.key. The authority that signed
-// them is forgotten. Throws Error, also in a build without OpenSSL.
-std::vector<std::pair<std::string, std::string>> CertificateFiles(int size,
-                                                                  int days);
+// for each rank, worker-RANK.pem and worker-RANK.key; ps-I.pem and ps-I.key for
+// each parameter server.
+using CertificateFiles = std::vector<std::pair<std::string, std::string>>;
 
-// Writes them into the folder, which is made, for its owner alone, unless it is
-// there and empty. Throws Error.
-void WriteCertificates(const std::string& folder, int size, int days);
+// The authority that signed them is forgotten. Throws Error, also in a build
+// without OpenSSL.
+CertificateFiles NewCertificates(int size, int servers, int days);
+// Those that are there. Throws Error.
+CertificateFiles ReadCertificates(const std::string& folder, int size,
+                                  int servers);
+
+// Writes new ones into the folder, which is made, for its owner alone, unless
+// it is there and empty. Throws Error.
+void WriteCertificates(const std::string& folder, int size, int servers,
+                       int days);
 
 }  // namespace sluice::launcher
 

@@ -9,6 +9,7 @@
 
 #include "apps/sluicerun/certificates.h"
 #include "apps/sluicerun/remote.h"
+#include "dist/net/credentials.h"
 #include "engine/status.h"
 
 namespace sluice::launcher {
@@ -62,21 +63,43 @@ Json VariableOf(const char* name, const std::string& annotation) {
           {"valueFrom", {{"fieldRef", {{"fieldPath", annotation}}}}}};
 }
 
-// Who a pod is, by its index; pod I answers to NAME-I.NAME.
-Json Environment(const std::string& name, int size, int port, bool certified) {
-  std::string workers;
-  for (int rank = 0; rank < size; ++rank) {
-    workers += fmt::format("{}\"{}-{}.{}:{}\"", rank == 0 ? "" : ",", name,
-                           rank, name, port);
+// Pods of one kind, which are a Job: pod I answers to NAME-I.SERVICE.
+struct Pods {
+  std::string role;  // of the cluster in SLUICE_CONFIG
+  std::string name;
+  int count;
+};
+
+// A pod's name has its index, and is a label too.
+size_t LongestName(const Pods& pods) {
+  return 62 - std::to_string(pods.count - 1).size();
+}
+
+// "worker":["NAME-0.SERVICE:PORT",...],"ps":[...]
+std::string Cluster(const std::vector<Pods>& kinds, const std::string& service,
+                    int port) {
+  std::string cluster;
+  for (const Pods& pods : kinds) {
+    cluster += fmt::format("{}\"{}\":[", cluster.empty() ? "" : ",", pods.role);
+    for (int i = 0; i < pods.count; ++i) {
+      cluster += fmt::format("{}\"{}-{}.{}:{}\"", i == 0 ? "" : ",", pods.name,
+                             i, service, port);
+    }
+    cluster += "]";
   }
+  return cluster;
+}
+
+// Who a pod is, by its index.
+Json Environment(const Pods& pods, const std::string& cluster, bool certified) {
   Json variables = {
       VariableOf("INDEX",
                  "metadata.annotations['batch.kubernetes.io/"
                  "job-completion-index']"),
       Variable("SLUICE_CONFIG",
-               fmt::format("{{\"cluster\":{{\"worker\":[{}]}},\"task\":"
-                           "{{\"type\":\"worker\",\"index\":$(INDEX)}}}}",
-                           workers)),
+               fmt::format("{{\"cluster\":{{{}}},\"task\":"
+                           "{{\"type\":\"{}\",\"index\":$(INDEX)}}}}",
+                           cluster, pods.role)),
       VariableOf("SLUICE_JOB",
                  "metadata.labels['batch.kubernetes.io/controller-uid']")};
   variables.push_back(certified ? Variable("SLUICE_CERTIFICATES", kCertificates)
@@ -85,12 +108,31 @@ Json Environment(const std::string& name, int size, int port, bool certified) {
 }
 
 // All of a job's pods fail together, and each is counted. An int32 there.
-int64_t BackoffLimit(const JobOptions& job) {
-  return std::min<int64_t>(int64_t{job.max_restarts} * job.size, INT32_MAX);
+int64_t BackoffLimit(int max_restarts, const Pods& pods) {
+  return std::min<int64_t>(int64_t{max_restarts} * pods.count, INT32_MAX);
 }
 
-Json Named(const std::string& name) {
-  return {{"name", name}, {"labels", {{"app", name}}}};
+Json Named(const std::string& name, const std::string& app) {
+  return {{"name", name}, {"labels", {{"app", app}}}};
+}
+
+Json IndexedJob(const Pods& pods, const std::string& service, int max_restarts,
+                const Json& container, const Json& volumes) {
+  return {{"apiVersion", "batch/v1"},
+          {"kind", "Job"},
+          {"metadata", Named(pods.name, service)},
+          {"spec",
+           {{"completionMode", "Indexed"},
+            {"completions", pods.count},
+            {"parallelism", pods.count},
+            {"backoffLimit", BackoffLimit(max_restarts, pods)},
+            {"template",
+             {{"metadata", {{"labels", {{"app", service}}}}},
+              {"spec",
+               {{"subdomain", service},
+                {"restartPolicy", "Never"},
+                {"containers", Json::array({container})},
+                {"volumes", volumes}}}}}}}};
 }
 
 }  // namespace
@@ -115,6 +157,9 @@ std::string SlurmScript(const EmitOptions& options, const JobOptions& job) {
       name, job.size);
   if (job.allow_plaintext) {
     script += "export SLUICE_ALLOW_PLAINTEXT=1\n";
+  } else if (!job.certificates.empty()) {
+    script += fmt::format("export SLUICE_CERTIFICATES={}\n",
+                          Quoted(job.certificates));
   } else {
     script += fmt::format(
         "# What the processes know each other by, where every node finds it.\n"
@@ -141,8 +186,13 @@ std::string SlurmScript(const EmitOptions& options, const JobOptions& job) {
 std::string KubernetesManifest(const EmitOptions& options,
                                const JobOptions& job) {
   const std::string name = NameOf(options, job);
-  // A pod's name has its index, and is a label too.
-  const size_t longest = 62 - std::to_string(job.size - 1).size();
+  std::vector<Pods> kinds = {{std::string(dist::kWorkerRole), name, job.size}};
+  size_t longest = LongestName(kinds[0]);
+  if (job.servers > 0) {
+    const std::string role(dist::kServerRole), end = "-" + role;
+    kinds.push_back({role, name + end, job.servers});
+    longest = std::min(longest, LongestName(kinds[1]) - end.size());
+  }
   if (!IsLabel(name) || name.size() > longest) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("'{}' is no name for Kubernetes: give --job-name, "
@@ -164,12 +214,14 @@ std::string KubernetesManifest(const EmitOptions& options,
         {{"name", "certificates"},
          {"secret", {{"secretName", name}, {"defaultMode", 256}}}});
     Json data = Json::object();
-    for (const auto& [file, text] : CertificateFiles(job.size, options.days)) {
-      data[file] = text;
-    }
+    const CertificateFiles files =
+        job.certificates.empty()
+            ? NewCertificates(job.size, job.servers, options.days)
+            : ReadCertificates(job.certificates, job.size, job.servers);
+    for (const auto& [file, text] : files) data[file] = text;
     items.push_back({{"apiVersion", "v1"},
                      {"kind", "Secret"},
-                     {"metadata", Named(name)},
+                     {"metadata", Named(name, name)},
                      {"type", "Opaque"},
                      {"stringData", data}});
   }
@@ -185,32 +237,21 @@ std::string KubernetesManifest(const EmitOptions& options,
   // Names are known before pods are ready: they wait for each other.
   items.push_back({{"apiVersion", "v1"},
                    {"kind", "Service"},
-                   {"metadata", Named(name)},
+                   {"metadata", Named(name, name)},
                    {"spec",
                     {{"clusterIP", "None"},
                      {"publishNotReadyAddresses", true},
                      {"selector", {{"app", name}}}}}});
-  const Json container = {
-      {"name", "worker"},
-      {"image", options.image},
-      {"command", command},
-      {"env", Environment(name, job.size, options.port, certified)},
-      {"volumeMounts", mounts}};
-  items.push_back({{"apiVersion", "batch/v1"},
-                   {"kind", "Job"},
-                   {"metadata", Named(name)},
-                   {"spec",
-                    {{"completionMode", "Indexed"},
-                     {"completions", job.size},
-                     {"parallelism", job.size},
-                     {"backoffLimit", BackoffLimit(job)},
-                     {"template",
-                      {{"metadata", {{"labels", {{"app", name}}}}},
-                       {"spec",
-                        {{"subdomain", name},
-                         {"restartPolicy", "Never"},
-                         {"containers", Json::array({container})},
-                         {"volumes", volumes}}}}}}}});
+  const std::string cluster = Cluster(kinds, name, options.port);
+  for (const Pods& pods : kinds) {
+    const Json container = {{"name", pods.role},
+                            {"image", options.image},
+                            {"command", command},
+                            {"env", Environment(pods, cluster, certified)},
+                            {"volumeMounts", mounts}};
+    items.push_back(
+        IndexedJob(pods, name, job.max_restarts, container, volumes));
+  }
   const Json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", items}};
   try {
     return list.dump(2) + "\n";

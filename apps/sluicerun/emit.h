@@ -21,16 +21,17 @@ struct EmitOptions {
   int days = 30;  // that certificates are valid
 };
 
-// `job.command`, `size`, `max_restarts`, `allow_plaintext` and `ssh.program`,
-// this program, are looked at. Throws Error(kInvalidArgument) for what the
-// other would not take.
+// `job.command`, `size`, `max_restarts`, `allow_plaintext`, `certificates` and
+// `ssh.program`, this program, are looked at, for Kubernetes `servers`, too.
+// Throws Error(kInvalidArgument) for what the other would not take.
 //
-// Slurm: one task a process, of as many nodes as Slurm chooses; the script
-// makes the job's certificates in the folder it is submitted from, which the
-// nodes must share, and takes them away. Kubernetes: an Indexed Job, a headless
-// Service that names its pods, and a Secret with certificates, all as one List
-// in JSON, which YAML contains: for `kubectl apply -f -` or `create`; it holds
-// private keys.
+// Slurm: one task a process, of as many nodes as Slurm chooses; the nodes have
+// the user's folder of certificates, or the script makes the job's own in the
+// folder it is submitted from, which the nodes must share, and takes them away.
+// Kubernetes: an Indexed Job, another one of parameter servers, a headless
+// Service that names the pods of both, and a Secret with certificates, the
+// user's or new ones, all as one List in JSON, which YAML contains: for
+// `kubectl apply -f -` or `create`; it holds private keys.
 std::string SlurmScript(const EmitOptions& options, const JobOptions& job);
 std::string KubernetesManifest(const EmitOptions& options,
                                const JobOptions& job);

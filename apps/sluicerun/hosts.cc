@@ -68,11 +68,13 @@ Host ParseHost(std::string_view text) {
   return {CheckName(name, text), slots.empty() ? 1 : ParseSlots(slots, text)};
 }
 
-// The next word; moves `line` behind it.
+// The next word, which '=' is by itself; moves `line` behind it.
 std::string_view NextWord(std::string_view& line) {
-  constexpr std::string_view kBlanks = " \t\r";
+  constexpr std::string_view kBlanks = " \t\r", kEnds = " \t\r=";
   line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
-  const size_t end = std::min(line.find_first_of(kBlanks), line.size());
+  const size_t end = line.starts_with('=')
+                         ? 1
+                         : std::min(line.find_first_of(kEnds), line.size());
   const std::string_view word = line.substr(0, end);
   line.remove_prefix(end);
   return word;
@@ -84,18 +86,17 @@ void ParseLine(std::string_view line, std::vector<Host>& hosts) {
   const std::string_view name = NextWord(line);
   if (name.empty()) return;
   int slots = 1;
-  for (std::string_view word = NextWord(line); !word.empty();
-       word = NextWord(line)) {
-    const size_t equals = word.find('=');
-    const std::string_view key = word.substr(0, equals);
-    if (equals == std::string_view::npos ||
-        (key != "slots" && key != "max_slots" && key != "max-slots")) {
+  for (std::string_view key = NextWord(line); !key.empty();
+       key = NextWord(line)) {
+    const bool known =
+        key == "slots" || key == "max_slots" || key == "max-slots";
+    if (!known || NextWord(line) != "=") {
       Fail(
           fmt::format("hostfile: '{}': '{}' is neither slots=N nor "
                       "max_slots=N",
-                      whole, word));
+                      whole, key));
     }
-    const int number = ParseSlots(word.substr(equals + 1), whole);
+    const int number = ParseSlots(NextWord(line), whole);
     if (key == "slots") slots = number;
   }
   AddTo(hosts, CheckName(name, whole), slots);

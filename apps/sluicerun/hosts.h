@@ -21,8 +21,10 @@ struct Host {
 // neighbours. A bracketed IPv6 address may have slots: "[fe80::1]:2". Throws
 // Error(kInvalidArgument).
 std::vector<Host> ParseHosts(std::string_view text);
-// The text of Open MPI's hostfile: a host a line, "slots=4" behind it (or
-// nothing: 1); "max_slots" is read and not needed. Comments begin with '#'.
+// The text of Open MPI's hostfile: a host a line, "slots=4" behind it or
+// "slots = 4"; "max_slots" and "max-slots" are read and not needed. Comments
+// begin with '#'. Without slots it is 1: there all of the host's cores, which
+// would have to be asked for.
 std::vector<Host> ParseHostFile(std::string_view text);
 
 // Where a rank runs.

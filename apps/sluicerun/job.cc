@@ -149,20 +149,21 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
     return {error == ENOENT ? kNotFound : kNotRunnable};
   };
   const auto running_server = [&](int server, Started started) -> RunningRank {
-    auto tail = std::make_unique<Tail>();
+    auto tails = std::make_unique<Tails>();
     Stream out =
-        outputs.OfServer(server, std::move(started.out), false, nullptr);
+        outputs.OfServer(server, std::move(started.out), false, &tails->out);
     Stream err =
-        outputs.OfServer(server, std::move(started.err), true, tail.get());
+        outputs.OfServer(server, std::move(started.err), true, &tails->err);
     RunningRank running = {started.pid,
                            std::move(out),
                            std::move(err),
-                           std::move(tail),
+                           std::move(tails),
                            starting.NameOfServer(server),
                            server};
     running.remote = starting.elsewhere();
     return running;
   };
+  const auto heed = [&] { return supervisor.HeedSignals(); };
   bool all = true;
   for (int server = 0; all && server < options.servers; ++server) {
     Started started = starting.StartServer(server);
@@ -170,15 +171,18 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
       return cannot_run(started.error,
                         fmt::format(" as parameter server {}", server));
     }
-    all = starting.AwaitServer(server, started);
-    supervisor.Add(running_server(server, std::move(started)));
+    const RunningRank& running =
+        supervisor.Add(running_server(server, std::move(started)));
+    all = starting.AwaitServer(server, running.out.descriptor(), heed);
   }
   const auto running_rank = [&](int rank, Started started) -> RunningRank {
-    auto tail = std::make_unique<Tail>();
-    Stream out = outputs.OfRank(rank, std::move(started.out), false, nullptr);
-    Stream err = outputs.OfRank(rank, std::move(started.err), true, tail.get());
+    auto tails = std::make_unique<Tails>();
+    Stream out =
+        outputs.OfRank(rank, std::move(started.out), false, &tails->out);
+    Stream err =
+        outputs.OfRank(rank, std::move(started.err), true, &tails->err);
     RunningRank running = {started.pid, std::move(out), std::move(err),
-                           std::move(tail), starting.NameOf(rank)};
+                           std::move(tails), starting.NameOf(rank)};
     running.rank = rank;
     running.roster = std::move(started.roster);
     running.host = starting.PlaceOf(rank);
@@ -225,8 +229,11 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
       return cannot_run(started.error,
                         rank == 0 ? "" : fmt::format(" as rank {}", rank));
     }
-    if (rank == 0) all = starting.AwaitCoordinator(started);
-    supervisor.Add(running_rank(rank, std::move(started)));
+    const RunningRank& running =
+        supervisor.Add(running_rank(rank, std::move(started)));
+    if (rank == 0) {
+      all = starting.AwaitCoordinator(running.out.descriptor(), heed);
+    }
   }
   starting.GiveUpListener();
   if (*restarts == options.max_restarts) starting.GiveUpServerListeners();

@@ -88,6 +88,11 @@ std::deque<std::string> Tail::Lines() const {
   return lines;
 }
 
+std::deque<std::string> Tails::Lines() const {
+  std::deque<std::string> lines = err.Lines();
+  return lines.empty() ? out.Lines() : lines;
+}
+
 Stream::Stream(dist::Descriptor pipe, Form form, std::string prefix, Sink* sink,
                Tail* tail)
     : pipe_(std::move(pipe)),
@@ -121,7 +126,7 @@ void Stream::Close() {
 }
 
 void Stream::PassOn(std::string_view bytes) {
-  if (tail_ != nullptr) tail_->Add(bytes);
+  tail_->Add(bytes);
   if (form_ == Form::kBytes) {
     sink_->Append(bytes);
     return;

@@ -65,6 +65,13 @@ class Tail {
   bool begun_ = false;  // an unfinished line, though it may be of no bytes yet
 };
 
+// Of a process: what it said last.
+struct Tails {
+  Tail out, err;
+  // On stderr; where it has said nothing there, on stdout.
+  std::deque<std::string> Lines() const;
+};
+
 // Reads a rank's stdout or stderr from its pipe and passes it on.
 class Stream {
  public:
@@ -72,7 +79,7 @@ class Stream {
     kBytes,  // as they are
     kLines,  // whole lines, each behind the prefix; the last is ended
   };
-  // `sink` outlives this; `tail` may be null.
+  // `sink` and `tail` outlive this.
   Stream(dist::Descriptor pipe, Form form, std::string prefix, Sink* sink,
          Tail* tail);
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <iterator>
+#include <span>
 #include <system_error>
 
 #include "engine/status.h"
@@ -16,7 +16,12 @@ namespace sluice::launcher {
 namespace {
 
 constexpr int kInterrupts[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+constexpr int kForRanks[] = {SIGUSR1, SIGUSR2};
 constexpr int kOthers[] = {SIGTSTP, SIGCONT, SIGCHLD, kOthersEnded};
+
+bool IsOneOf(std::span<const int> signals, int signal) {
+  return std::find(signals.begin(), signals.end(), signal) != signals.end();
+}
 
 void AddUnlessIgnored(int signal, sigset_t& set) {
   struct sigaction now = {};
@@ -36,6 +41,7 @@ SignalQueue::SignalQueue() {
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : kInterrupts) AddUnlessIgnored(signal, set);
+  for (const int signal : kForRanks) AddUnlessIgnored(signal, set);
   for (const int signal : kOthers) AddUnlessIgnored(signal, set);
   sigprocmask(SIG_BLOCK, &set, &mask_before_);
   queue_ = dist::Descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -58,8 +64,11 @@ void SignalQueue::RestoreInChild() const {
 }
 
 bool IsInterrupt(int signal) {
-  return std::find(std::begin(kInterrupts), std::end(kInterrupts), signal) !=
-         std::end(kInterrupts);
+  return IsOneOf(kInterrupts, signal);
+}
+
+bool IsForRanks(int signal) {
+  return IsOneOf(kForRanks, signal);
 }
 
 std::string SignalName(int signal) {

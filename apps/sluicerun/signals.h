@@ -42,6 +42,8 @@ inline constexpr int kOthersEnded = SIGURG;
 
 // Tells a process to end.
 bool IsInterrupt(int signal);
+// Means what the ranks make of it.
+bool IsForRanks(int signal);
 
 // "SIGSEGV"
 std::string SignalName(int signal);

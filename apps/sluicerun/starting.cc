@@ -21,6 +21,9 @@
 namespace sluice::launcher {
 namespace {
 
+// Of a host that is asked where who runs there listens.
+constexpr std::chrono::minutes kLongestSilence(2);
+
 struct NewCredentials {
   std::vector<std::string> ranks, servers;  // none where the job has none
 };
@@ -145,30 +148,30 @@ Started Starting::StartServer(int server) {
       signals_);
 }
 
-bool Starting::AwaitCoordinator(const Started& zero) {
+bool Starting::AwaitCoordinator(int out, const Heed& heed) {
   if (seats_.empty() || plan_.elastic) return true;
-  const auto address = AwaitAddress(HostOf(0), zero, "rank 0");
+  const auto address = AwaitAddress(HostOf(0), out, heed, "rank 0");
   if (address) plan_.coordinator = *address;
   return address.has_value();
 }
 
-bool Starting::AwaitServer(int server, const Started& started) {
+bool Starting::AwaitServer(int server, int out, const Heed& heed) {
   if (seats_.empty()) return true;
   const auto address =
-      AwaitAddress(HostOfServer(server), started, NameOfServer(server));
+      AwaitAddress(HostOfServer(server), out, heed, NameOfServer(server));
   if (!address) return false;
   plan_.servers += (plan_.servers.empty() ? "" : ",") + *address;
   server_ports_.push_back(std::stoi(address->substr(address->rfind(':') + 1)));
   return true;
 }
 
-std::optional<std::string> Starting::AwaitAddress(const Host& host,
-                                                  const Started& started,
+std::optional<std::string> Starting::AwaitAddress(const Host& host, int out,
+                                                  const Heed& heed,
                                                   std::string_view who) {
-  const dist::Deadline limit = dist::After(std::chrono::minutes(2));
   const std::string late =
       fmt::format("{} has not said where {} listens", host.name, who);
-  while (const auto line = NextLine(started.out.get(), limit, late)) {
+  dist::Deadline limit = dist::After(kLongestSilence);
+  while (const auto line = NextLine(out, heed, late, &limit)) {
     if (line->starts_with(kListensAt)) return line->substr(kListensAt.size());
     // Of a host's shell, which greets whoever comes.
     Say(fmt::format("{}: {}", host.name, *line));
@@ -217,23 +220,26 @@ RemotePlan Starting::PlanOfServer(int server) const {
   return plan;
 }
 
-// nullopt where there is none. Throws Error where it takes too long.
-std::optional<std::string> Starting::NextLine(int descriptor,
-                                              dist::Deadline limit,
-                                              std::string_view late) const {
+// nullopt where there is none. Throws Error where it takes too long; a signal
+// sets the limit anew, since the time that Ctrl-Z takes is no host's.
+std::optional<std::string> Starting::NextLine(int descriptor, const Heed& heed,
+                                              const std::string& late,
+                                              dist::Deadline* limit) const {
   std::string line;
   while (true) {
     std::array<pollfd, 2> polled = {pollfd{descriptor, POLLIN, 0},
                                     pollfd{signals_.descriptor(), POLLIN, 0}};
-    const int ready = dist::Wait(polled, limit);
+    const int ready = dist::Wait(polled, *limit);
     char byte = 0;
     if (polled[0].revents != 0 && read(descriptor, &byte, 1) == 1) {
       if (byte == '\n') return line;
       line += byte;
     } else if (ready == 0) {
-      throw Error(Code::kDeadlineExceeded, std::string(late));
-    } else if (ready < 0 || polled[1].revents != 0 || polled[0].revents != 0) {
+      throw Error(Code::kDeadlineExceeded, late);
+    } else if (ready < 0 || polled[0].revents != 0 || !heed()) {
       return std::nullopt;
+    } else {
+      *limit = dist::After(kLongestSilence);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -42,12 +43,14 @@ class Starting {
   // socket listens already; on another AwaitServer is to follow the first time.
   Started StartServer(int server);
 
-  // Where rank 0's host has to say first where it listens: waits for that.
-  // False where something else has come first, of which the supervisor is to
-  // hear: its end, or a signal. Throws Error after two minutes.
-  bool AwaitCoordinator(const Started& zero);
+  // Does what signals that have come ask for; false where the job ends by one.
+  using Heed = std::function<bool()>;
+  // Where rank 0's host has to say first where it listens, on the rank's
+  // stdout: waits for that. False where its end or a signal that ends the job
+  // has come first. Throws Error after two minutes.
+  bool AwaitCoordinator(int out, const Heed& heed);
   // The same of a server, which the ranks and servers that follow are told.
-  bool AwaitServer(int server, const Started& started);
+  bool AwaitServer(int server, int out, const Heed& heed);
 
   // Rank 0 and the servers have them. Were they ours too, who connects would
   // not learn that these are gone. Servers' are kept until none is started any
@@ -78,11 +81,12 @@ class Starting {
   const Host& HostOfServer(int server) const {
     return options_.hosts[static_cast<size_t>(server) % options_.hosts.size()];
   }
-  std::optional<std::string> AwaitAddress(const Host& host,
-                                          const Started& started,
+  std::optional<std::string> AwaitAddress(const Host& host, int out,
+                                          const Heed& heed,
                                           std::string_view who);
-  std::optional<std::string> NextLine(int descriptor, dist::Deadline limit,
-                                      std::string_view late) const;
+  std::optional<std::string> NextLine(int descriptor, const Heed& heed,
+                                      const std::string& late,
+                                      dist::Deadline* limit) const;
 
   const JobOptions& options_;
   SignalQueue& signals_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -22,10 +23,13 @@ namespace {
 
 constexpr int kSshFailed = 255;
 
-// Whether the kernel is at it.
-bool IsEnding(pid_t pid) {
+// How much later than another's end a relay may hear of its rank's.
+constexpr std::chrono::milliseconds kRelaysLate(300);
+
+// Of a thread's file in /proc; true also where it has just gone.
+bool IsExiting(const std::filesystem::path& stat) {
   constexpr unsigned kExiting = 0x4;  // PF_EXITING
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::ifstream file(stat);
   std::string line;
   std::getline(file, line);
   // Behind the name, which may be anything: state, five numbers, flags.
@@ -33,7 +37,19 @@ bool IsEnding(pid_t pid) {
   std::string skipped;
   for (int i = 0; i < 6; ++i) fields >> skipped;
   unsigned flags = 0;
-  return fields >> flags && (flags & kExiting) != 0;
+  return !(fields >> flags) || (flags & kExiting) != 0;
+}
+
+// Whether the kernel is at it: none of its threads will run again.
+bool IsEnding(pid_t pid) {
+  std::error_code error;
+  std::filesystem::directory_iterator thread(fmt::format("/proc/{}/task", pid),
+                                             error);
+  const std::filesystem::directory_iterator end;
+  for (; !error && thread != end; thread.increment(error)) {
+    if (!IsExiting(thread->path() / "stat")) return false;
+  }
+  return !error;
 }
 
 }  // namespace
@@ -65,18 +81,24 @@ Supervisor::~Supervisor() {
   for (const RunningRank& rank : ranks_) waitpid(rank.pid, nullptr, 0);
 }
 
-void Supervisor::Add(RunningRank rank) {
+const RunningRank& Supervisor::Add(RunningRank rank) {
   ++running_;
   if (!rank.serves()) ++working_;
   if (roster_ != nullptr) {
     roster_->Add(rank.rank, std::move(rank.roster), rank.host);
   }
-  ranks_.push_back(std::move(rank));
+  return ranks_.emplace_back(std::move(rank));
+}
+
+bool Supervisor::HeedSignals() {
+  TakeSignals();
+  return interrupt_ == 0 && !first_failure_;
 }
 
 int Supervisor::Run() {
   while (running_ > 0 || !OutputDone()) {
     Poll();
+    if (end_at_ && Clock::now() >= *end_at_) EndOthers();
     if (kill_at_ && Clock::now() >= *kill_at_) KillAll();
     EndStill();
     if (killed_ && running_ == 0) CloseSilent();
@@ -131,7 +153,10 @@ void Supervisor::Poll() {
 // nullopt: until something comes.
 std::optional<timespec> Supervisor::TimeLeft() const {
   Clock::duration left = Clock::duration::max();
-  if (kill_at_) left = std::max(Clock::duration(0), *kill_at_ - Clock::now());
+  for (const auto& at : {end_at_, kill_at_}) {
+    if (!at) continue;
+    left = std::min(left, std::max(Clock::duration(0), *at - Clock::now()));
+  }
   if (roster_ != nullptr) {
     left = std::min<Clock::duration>(left, dist::RosterKeeper::kTick);
   }
@@ -152,6 +177,8 @@ void Supervisor::TakeSignals() {
       SignalAll(SIGCONT);
     } else if (IsInterrupt(arrival->signal)) {
       Interrupt(arrival->signal);
+    } else if (IsForRanks(arrival->signal)) {
+      SignalRanks(arrival->signal);
     }
   }
 }
@@ -175,10 +202,12 @@ void Supervisor::Suspend() {
 
 // Children that end together give one SIGCHLD, which names the first.
 void Supervisor::NoteEnds(pid_t first) {
+  const size_t before = running_;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     if (ranks_[i].pid == first) NoteEnd(i);
   }
   for (size_t i = 0; i < ranks_.size(); ++i) NoteEnd(i);
+  if (running_ == before) return;
   if (working_ == 0) EndServers();
   if (running_ == 0) StartCountdown();
 }
@@ -200,25 +229,22 @@ void Supervisor::NoteEnd(size_t i) {
   const bool goes_on = roster_ != nullptr && GoesOn(i);
   if (goes_on || (rank.serves() ? served_ : *rank.code == 0)) return;
   if (rank.serves() && Replaced(rank)) return;
-  if (!first_failure_) {
-    first_failure_ = rank.signal == 0 ? KilledBefore().value_or(i) : i;
+  const bool told = interrupt_ != 0 && *rank.code == kSignalBase + interrupt_;
+  if (!first_failure_ || (!told && KilledBefore(rank))) first_failure_ = i;
+  if (told) return;
+  if (rank.remote && rank.signal == 0 && !ending_) {
+    if (!end_at_) end_at_ = Clock::now() + kRelaysLate;
+  } else {
+    EndOthers();
   }
-  if (interrupt_ == 0 || *rank.code != kSignalBase + interrupt_) EndOthers();
 }
 
-// A process's connections are closed before it has ended, and who had one may
-// be faster.
-std::optional<size_t> Supervisor::KilledBefore() const {
-  for (size_t i = 0; i < ranks_.size(); ++i) {
-    if (ranks_[i].code || !IsEnding(ranks_[i].pid)) continue;
-    siginfo_t info = {};
-    const auto pid = static_cast<id_t>(ranks_[i].pid);
-    if (waitid(P_PID, pid, &info, WEXITED | WNOWAIT) == 0 &&
-        info.si_code != CLD_EXITED) {
-      return i;
-    }
-  }
-  return std::nullopt;
+// A process's connections are closed before it has ended, which may take
+// seconds of one with much memory, and who had one may be faster. Not what we
+// have told to end.
+bool Supervisor::KilledBefore(const RunningRank& rank) const {
+  return rank.signal != 0 && ranks_[*first_failure_].signal == 0 &&
+         (!ending_ || rank.was_ending);
 }
 
 // Whether it is lost, and no failure. One that says what has gone wrong, by its
@@ -288,7 +314,7 @@ void Supervisor::EndStill() {
 }
 
 bool Supervisor::Replaced(const RunningRank& ended) {
-  if (interrupt_ != 0 || ending_ || !replace_) return false;
+  if (interrupt_ != 0 || first_failure_ || !replace_) return false;
   std::optional<RunningRank> other = replace_(ended);
   if (!other) return false;
   Add(*std::move(other));
@@ -296,7 +322,11 @@ bool Supervisor::Replaced(const RunningRank& ended) {
 }
 
 void Supervisor::EndOthers() {
+  end_at_.reset();
   if (std::exchange(ending_, true)) return;
+  for (RunningRank& rank : ranks_) {
+    rank.was_ending = !rank.code && IsEnding(rank.pid);
+  }
   SignalRanks(SIGTERM);
   SignalAll(SIGCONT);
   StartCountdown();
@@ -369,7 +399,9 @@ int Supervisor::Report() const {
   if (interrupt_ != 0 && rank.code == kSignalBase + interrupt_) {
     return *rank.code;  // as it was told
   }
-  const auto lines = rank.tail->Lines();
+  // One that a signal has ended has explained nothing on stdout.
+  const auto lines =
+      rank.signal == 0 ? rank.tails->Lines() : rank.tails->err.Lines();
   std::string report = HowItEnded(rank);
   if (!lines.empty()) report += "; its last lines:";
   for (const std::string& line : lines) report += "\n  " + line;

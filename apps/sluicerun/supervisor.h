@@ -29,8 +29,8 @@ namespace sluice::launcher {
 struct RunningRank {
   pid_t pid;  // and its process group
   Stream out, err;
-  std::unique_ptr<Tail> tail;  // of err
-  std::string name = {};       // "rank 1 on hostB", "parameter server 0"
+  std::unique_ptr<Tails> tails;
+  std::string name = {};  // "rank 1 on hostB", "parameter server 0"
   int server = -1;  // which parameter server; below 0: a rank, which works
   int rank = -1;    // which one, of those
   dist::Descriptor roster = {};  // of an elastic job's, until it is added
@@ -39,8 +39,9 @@ struct RunningRank {
   bool replaces = false;         // another that was lost
   bool serves() const { return server >= 0; }
   std::optional<int> code =
-      {};          // once ended: its exit code, or 128 + the signal
-  int signal = 0;  // that ended it
+      {};                   // once ended: its exit code, or 128 + the signal
+  int signal = 0;           // that ended it
+  bool was_ending = false;  // when the others were told to
   Standstill still = {};
   // Of one that has ended. That the way to its host is lost; and that there was
   // none when it was to start.
@@ -58,9 +59,11 @@ std::string HowItEnded(const RunningRank& rank);
 //   hear no interrupt: ranks that end want to save what these have. One that
 //   ends before is replaced, or has failed, whatever its code.
 // - The first rank that fails ends the others: SIGTERM, and SIGKILL when the
-//   time is up. One that a signal is ending, of which another has noticed and
-//   has ended before it, is the first. A rank that ends as the interrupt asked
-//   for has not failed.
+//   time is up. One that a signal was ending, of which another has noticed and
+//   has ended before it, is the first: a rank of this host that the kernel was
+//   at; of ranks on hosts one of which that is heard within 0.3 s, for which
+//   the others have to wait. A rank that ends as the interrupt asked for has
+//   not failed.
 // - When one has ended well, others have all they need of each other, and
 //   nobody misses one that stands still from then on: it is killed when it has
 //   for the peer timeout, and has failed. What is stopped before is for the
@@ -71,6 +74,7 @@ std::string HowItEnded(const RunningRank& rank);
 // - An interrupt (Ctrl-C, SIGTERM, ...) goes to every rank once each time that
 //   it comes. From the second on time runs too, and when none is left but
 //   output that nobody reads, it ends us.
+// - SIGUSR1 and SIGUSR2 go to every rank, too, and are no interrupts.
 // - When all ranks have ended, processes that they left behind and that hold
 //   their output have as much time to end; then they are killed.
 class Supervisor {
@@ -83,7 +87,7 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  void Add(RunningRank rank);
+  const RunningRank& Add(RunningRank rank);
   // Of an elastic job.
   void SetRoster(std::unique_ptr<dist::RosterKeeper> roster) {
     roster_ = std::move(roster);
@@ -94,6 +98,9 @@ class Supervisor {
   using Replace =
       std::function<std::optional<RunningRank>(const RunningRank& ended)>;
   void SetReplace(Replace replace) { replace_ = std::move(replace); }
+  // While the others are yet to be added: does what signals that have come ask
+  // for. False where the job ends by one.
+  bool HeedSignals();
   // Until every rank has ended and what they printed is written. The exit code
   // of the job.
   int Run();
@@ -110,7 +117,7 @@ class Supervisor {
   void Suspend();
   void NoteEnds(pid_t first);
   void NoteEnd(size_t rank);
-  std::optional<size_t> KilledBefore() const;
+  bool KilledBefore(const RunningRank& rank) const;
   bool Replaced(const RunningRank& ended);
   bool GoesOn(size_t rank);
   void KeepRoster();
@@ -146,7 +153,7 @@ class Supervisor {
   bool ending_ = false;    // SIGTERM was sent to all
   bool killed_ = false;    // and SIGKILL
   bool given_up_ = false;  // on output that nobody reads
-  std::optional<Clock::time_point> kill_at_;
+  std::optional<Clock::time_point> end_at_, kill_at_;
   // Of one Poll, kept for their memory.
   std::vector<pollfd> polled_;
   std::vector<Stream*> readers_;

@@ -17,6 +17,7 @@ struct Strike {
   enum class Harm : uint8_t {
     kKill,  // SIGKILL
     kStop,  // SIGSTOP
+    kPart,  // one thread alone ends, that of main; another goes on
     kTell   // none: the mark alone, for what is done from outside
   };
   enum class Phase : uint8_t {
@@ -46,7 +47,8 @@ struct Strike {
   }
 
   static const std::vector<std::string>& Harms() {
-    static const std::vector<std::string> all = {"kill", "stop", "tell"};
+    static const std::vector<std::string> all = {"kill", "stop", "part",
+                                                 "tell"};
     return all;
   }
   static const std::vector<std::string>& Phases() {

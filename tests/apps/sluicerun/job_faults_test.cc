@@ -2,12 +2,13 @@
 // every phase of their lives. No job hangs, who is lost is named by all, and
 // nobody else is; and what is trained in the end is what nothing befell, bit
 // for bit or, where bits hang on who is there, example by example.
-// SLUICE_TEST_JOB_FAULTS says how many, SLUICE_TEST_SEED from which on
-// (scripts/faults.sh).
+// SLUICE_TEST_JOB_FAULTS says how many, else each strategy has its turns, and
+// SLUICE_TEST_SEED from which on (scripts/faults.sh).
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -142,7 +143,9 @@ void Run(const StruckJob& job) {
 }
 
 TEST_CASE("struck jobs end, name who is lost, and train the same") {
-  const int count = Number("SLUICE_TEST_JOB_FAULTS", testing::Rounds(9));
+  const int count = Number(
+      "SLUICE_TEST_JOB_FAULTS",
+      testing::Rounds(static_cast<int>(std::size(testing::kStruckTurns))));
   const int first = Number("SLUICE_TEST_SEED", 1);
   for (int seed = first; seed < first + count; ++seed) {
     CAPTURE(seed);

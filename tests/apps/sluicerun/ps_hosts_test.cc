@@ -1,13 +1,17 @@
-// Parameter servers on other hosts, addresses of the loopback.
+// Parameter servers on other hosts: addresses of the loopback, and network name
+// spaces where the system lets us make them.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "dist/net/tls.h"
 #include "tests/apps/sluicerun/struck_job.h"
+#include "tests/support/net_hosts.h"
 #include "tests/support/newest_tensors.h"
 #include "tests/support/sshd.h"
 
@@ -67,6 +71,48 @@ TEST_CASE("servers of hosts are told who they are, and where others are") {
   CHECK(testing::Lines(outcome.out) == 6);
   CHECK(Contains(outcome.out,
                  "SLUICE_SERVERS=a:PORT1,b:PORT2,a:PORT3 SLUICE_SERVER=1"));
+}
+
+// The launcher cannot tell them: they hear from themselves that it is silent.
+TEST_CASE("on a host that is cut off no rank and no server stays") {
+  const testing::NetHosts hosts(227, 2);
+  if (!hosts.made()) {
+    MESSAGE("skipped: no network name spaces to be made");
+    return;
+  }
+  const auto first = Sshd::Start({hosts.AddressOf(0)}, hosts.Inside(0));
+  if (!first) return;
+  const auto second = first->Twin(hosts.AddressOf(1), hosts.Inside(1));
+  REQUIRE(second != nullptr);
+  const TemporaryFolder folder;
+  const Process process(
+      kLauncher,
+      Joined(first->Options(),
+             {"-H", hosts.AddressOf(0) + "," + hosts.AddressOf(1), "--ps", "2",
+              "--allow-plaintext", "/bin/sh", "-c",
+              "echo $$ >$1/${SLUICE_SERVER+ps}$SLUICE_RANK$SLUICE_SERVER; "
+              "exec sleep 1000",
+              "sh", folder.path()}));
+  std::map<std::string, pid_t> pids = {
+      {"0", 0}, {"1", 0}, {"ps0", 0}, {"ps1", 0}};
+  testing::AwaitTrue([&] {
+    return std::all_of(pids.begin(), pids.end(), [&](const auto& one) {
+      return testing::Lines(testing::TextOf(folder / one.first)) == 1;
+    });
+  });
+  for (auto& [name, pid] : pids)
+    pid = std::stoi(testing::TextOf(folder / name));
+  REQUIRE(hosts.CutOff(1));
+  const auto code = testing::EndOf(process, std::chrono::seconds(60));
+  CAPTURE(process.err());
+  REQUIRE(code.has_value());
+  CHECK(*code == 255);
+  CHECK(
+      Contains(process.err(), "on " + hosts.AddressOf(1) + " is out of reach"));
+  for (const auto& [name, pid] : pids) {
+    CAPTURE(name);
+    testing::AwaitTrue([&, of = pid] { return !testing::Runs(of); });
+  }
 }
 
 }  // namespace

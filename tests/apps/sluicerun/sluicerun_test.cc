@@ -1,8 +1,6 @@
 // The launcher, with shell scripts as its ranks.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -393,6 +391,8 @@ TEST_CASE("wrong usage is one line and code 2") {
   check({"-n", "2", "--timeout-kill", "-1", "true"}, "--timeout-kill");
   check({"-n", "2", "--tag-output", "--output-dir", "/tmp", "true"},
         "--tag-output");
+  check({"-n", "2", "--tls", "--allow-plaintext", "true"},
+        "--allow-plaintext excludes --tls");
   const Outcome nested =
       RunJob(1, "\"$1\" -n 1 true", {"--no-tag-output"}, {kLauncher});
   CHECK(nested.code == 2);
@@ -447,24 +447,6 @@ TEST_CASE("--pin shares out the CPUs that we may use") {
   }
   // Without it all may use all.
   CHECK(Numbers(ByRank(RunJob(2, list).out).at(1)) == allowed);
-}
-
-// The kernel closes what a process has open before it says that it has ended.
-TEST_CASE("who is killed has failed, not who notices it and ends before") {
-  const TemporaryFolder folder;
-  for (int trial = 0; trial < 20; ++trial) {
-    CAPTURE(trial);
-    const std::string fifo = folder / std::to_string(trial);
-    REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
-    const Outcome outcome = RunJob(
-        2,
-        "if [ $SLUICE_RANK = 0 ]; then exec 3>$1; echo x >&3; kill -9 $$; "
-        "else cat $1 >/dev/null; exit 3; fi",
-        {}, {fifo});
-    CAPTURE(outcome.err);
-    CHECK(outcome.code == 128 + SIGKILL);
-    CHECK(Contains(outcome.err, "rank 0 ended by SIGKILL"));
-  }
 }
 
 }  // namespace

@@ -256,8 +256,8 @@ TEST_CASE("a host that cannot be reached, a folder it has not, no program") {
 TEST_CASE("a hostfile is Open MPI's; what makes no sense is one line") {
   const TemporaryFolder folder;
   std::ofstream(folder / "hosts")
-      << "# ours\na slots=2 max_slots=4\n\nuser@b\t# one\nc max-slots=2 "
-         "slots=3\na slots=1\n";
+      << "# ours\na slots=2 max_slots=4\n\nuser@b\t# one\nc max-slots= 2 "
+         "slots\t = 3\na slots =1\n";
   const Outcome outcome = RunProgram(
       kLauncher,
       {"--hostfile", folder / "hosts", "--dry-run", "--ssh-port", "22", "p"});
@@ -274,6 +274,14 @@ TEST_CASE("a hostfile is Open MPI's; what makes no sense is one line") {
       RunProgram(kLauncher, {"-n", "2", "-H", "a:2,b:2", "--dry-run", "p"});
   CHECK(Lines(few.out) == 2);
   CHECK(few.out.find(" b '") == std::string::npos);
+  for (const char* line : {"a slots", "a slots=", "a slots 2", "a = 2", "=2",
+                           "a slots==2", "a slots=2=", "a max=2"}) {
+    CAPTURE(line);
+    std::ofstream(folder / "bad") << line << "\n";
+    CheckError(
+        RunProgram(kLauncher, {"--hostfile", folder / "bad", "--dry-run", "p"}),
+        "sluicerun", 1, line);
+  }
   for (const Words& bad : std::vector<Words>{
            {"-n", "5", "-H", "a:2,b:2"},
            {"-H", "a:0"},

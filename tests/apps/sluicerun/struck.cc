@@ -10,6 +10,7 @@
 // each time that an example is part of an update that stands, by plain
 // gradient descent in which nothing else moves it.
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -106,6 +107,10 @@ class Script {
     if (made < 0) return;  // it came before
     close(made);
     if (strikes_[i].harm == Strike::Harm::kTell) return;
+    if (strikes_[i].harm == Strike::Harm::kPart) {
+      std::thread([] { pause(); }).detach();
+      pthread_exit(nullptr);
+    }
     kill(getpid(), strikes_[i].harm == Strike::Harm::kKill ? SIGKILL : SIGSTOP);
     // A signal to the process may take another of its threads first.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -168,23 +168,26 @@ struct StruckJob {
   }
 };
 
-// The number says all of it; those that follow one another are of different
-// strategies.
+// The strategies of random jobs, by their numbers in turn.
+inline constexpr StruckJob::Strategy kStruckTurns[] = {
+    StruckJob::Strategy::kRing,           StruckJob::Strategy::kElasticVirtual,
+    StruckJob::Strategy::kSync,           StruckJob::Strategy::kPipeline,
+    StruckJob::Strategy::kElastic,        StruckJob::Strategy::kBacked,
+    StruckJob::Strategy::kAsync,          StruckJob::Strategy::kVirtual,
+    StruckJob::Strategy::kElasticVirtual, StruckJob::Strategy::kBounded,
+    StruckJob::Strategy::kMirrored,       StruckJob::Strategy::kSync};
+
+// The number says all of it.
 inline StruckJob RandomStruckJob(unsigned number) {
   using Strategy = StruckJob::Strategy;
   using Harm = Strike::Harm;
   using Phase = Strike::Phase;
-  constexpr Strategy kTurns[] = {
-      Strategy::kRing,     Strategy::kElasticVirtual, Strategy::kSync,
-      Strategy::kPipeline, Strategy::kElastic,        Strategy::kBacked,
-      Strategy::kAsync,    Strategy::kVirtual,        Strategy::kElasticVirtual,
-      Strategy::kBounded,  Strategy::kMirrored,       Strategy::kSync};
   std::mt19937 random(number);
   const auto below = [&random](int n) {
     return static_cast<int>(random() % static_cast<unsigned>(n));
   };
   StruckJob job;
-  job.strategy = kTurns[number % std::size(kTurns)];
+  job.strategy = kStruckTurns[number % std::size(kStruckTurns)];
   job.size = 2 + below(3);
   job.restarts = below(3) == 0 ? 1 : 0;
   bool served = false, elastic = false;

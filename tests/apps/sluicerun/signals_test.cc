@@ -1,0 +1,91 @@
+// Signals that come for the launcher while it reaches hosts, and those that
+// mean what the ranks make of them.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <csignal>
+#include <fstream>
+#include <string>
+
+#include "tests/apps/sluicerun/struck_job.h"
+#include "tests/support/error_text.h"
+#include "tests/support/launched.h"
+#include "tests/support/program.h"
+#include "tests/support/stand_in_ssh.h"
+
+namespace sluice {
+namespace {
+
+using testing::AwaitTrue;
+using testing::CodeOf;
+using testing::Contains;
+using testing::Joined;
+using testing::kLauncher;
+using testing::Lines;
+using testing::Process;
+using testing::StandInSsh;
+using testing::StandsStill;
+using testing::TextOf;
+using testing::Words;
+
+// Each host is asked, and lets in when the test says so.
+constexpr char kSlow[] =
+    "echo $1 >>$at/asked; while [ ! -e $at/go ]; do sleep 0.02; done; "
+    "exec /bin/sh -c \"$2\"";
+
+const Words kSaysWho = {"/bin/sh", "-c", "echo rank $SLUICE_RANK"};
+
+TEST_CASE("Ctrl-Z while a host is reached, and after it all others are") {
+  const StandInSsh ssh(kSlow);
+  const Process process(kLauncher, Joined(ssh.Options(), kSaysWho));
+  AwaitTrue([&] { return Lines(TextOf(ssh.at("asked"))) == 1; });
+  process.Kill(SIGTSTP);
+  AwaitTrue([&] { return StandsStill(process.pid()); });
+  process.Kill(SIGCONT);
+  AwaitTrue([&] { return !StandsStill(process.pid()); });
+  std::ofstream(ssh.at("go")) << "go";
+  const int code = CodeOf(process);
+  CAPTURE(process.err());
+  CHECK(code == 0);
+  CHECK(Contains(process.out(), "[0] rank 0\n"));
+  CHECK(Contains(process.out(), "[1] rank 1\n"));
+}
+
+TEST_CASE("Ctrl-C while a host is reached ends that, and asks no other") {
+  const StandInSsh ssh(kSlow);
+  const Process process(
+      kLauncher, Joined(ssh.Options(), {"--timeout-kill", "0.2", "/bin/sh",
+                                        "-c", "echo ran; exec sleep 1000"}));
+  AwaitTrue([&] { return Lines(TextOf(ssh.at("asked"))) == 1; });
+  process.Kill(SIGINT);
+  std::ofstream(ssh.at("go")) << "go";
+  CHECK(CodeOf(process) == 128 + SIGINT);
+  CHECK(Lines(TextOf(ssh.at("asked"))) == 1);
+}
+
+// Counts those that have come.
+const Words kCounts = {
+    "/bin/sh", "-c",
+    "one=0; two=0; trap 'one=$((one+1)); echo one' USR1; trap 'two=$((two+1))' "
+    "USR2; "
+    "echo ready; while [ $two = 0 ]; do sleep 0.01; done; echo $one $two"};
+
+TEST_CASE("SIGUSR1 and SIGUSR2 go to every rank once and end nobody") {
+  const StandInSsh ssh("exec /bin/sh -c \"$2\"");
+  for (const Words& options : {Words{"-n", "2"}, ssh.Options()}) {
+    const Process process(kLauncher, Joined(options, kCounts));
+    AwaitTrue([&] { return Lines(process.out()) == 2; });
+    process.Kill(SIGUSR1);
+    // Shells hear two that wait in any order.
+    AwaitTrue([&] { return Lines(process.out()) == 4; });
+    process.Kill(SIGUSR2);
+    const int code = CodeOf(process);
+    CAPTURE(process.err());
+    CHECK(code == 0);
+    CHECK(Contains(process.out(), "[0] 1 1\n"));
+    CHECK(Contains(process.out(), "[1] 1 1\n"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice
