@@ -76,18 +76,20 @@ std::string AskFirstServer(
   }
 }
 
-bool Meetings::Now(bool wants) {
+bool Meetings::Now(bool wants, const WorkerTimes& times) {
   const std::string call =
       dist::TextOf(dist::PaceCall{era_,
                                   workers_.size(),
                                   servers_.lead.value_or(dist::Pace::kAnyLead),
-                                  {workers_.rank(), steps_, wants}});
-  dist::Pace::Answer answer = dist::Pace::Answer::kWait;
+                                  {workers_.rank(), steps_, wants, times}});
+  using Reply = dist::Pace::Reply;
+  dist::Pace::Answer answer;
   AskFirstServer(workers_, servers_, call, [&](const std::string& said) {
     answer = dist::ParseAnswer(said).ValueOrThrow();
-    return answer == dist::Pace::Answer::kWait;
+    return answer.reply == Reply::kWait;
   });
-  if (answer == dist::Pace::Answer::kMeet) return true;
+  times_ = std::move(answer.times);
+  if (answer.reply == Reply::kMeet) return true;
   ++steps_;
   return false;
 }

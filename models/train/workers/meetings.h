@@ -78,14 +78,17 @@ class Meetings {
   // Whether all meet now, which they do with the same number of steps behind
   // them: it then is to be called again. False: the step is to be done.
   // A meeting comes at some time after one of the workers `wants` it. Throws
-  // Error where a worker or the server is gone.
-  bool Now(bool wants);
+  // Error where a worker or the server is gone. `times` are for rank 0, which
+  // hears those of all: times(), by rank, as of the last call.
+  bool Now(bool wants, const WorkerTimes& times);
+  const std::vector<WorkerTimes>& times() const { return times_; }
 
  private:
   const Workers& workers_;
   const TrainingServers& servers_;
   const int64_t era_;
   int64_t steps_ = 0;  // that were to be done
+  std::vector<WorkerTimes> times_;
 };
 
 }  // namespace sluice
