@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -26,6 +25,7 @@
 #include "dist/collective/places.h"
 #include "dist/collective/sharing.h"
 #include "dist/membership/membership.h"
+#include "dist/membership/rank_name.h"
 #include "dist/net/address.h"
 #include "dist/net/credentials.h"
 #include "dist/net/descriptor.h"
@@ -39,11 +39,6 @@ using std::chrono::milliseconds;
 // What the others wait longer than rank 0, whose message says who is missing.
 constexpr milliseconds kForAnswer = std::chrono::seconds(3);
 constexpr milliseconds kTell = std::chrono::seconds(1);
-
-std::string Ranks(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
-                     fmt::join(ranks, ", "));
-}
 
 // How often a name is looked up again that is no host's yet.
 constexpr std::chrono::milliseconds kNameAgain(500);
@@ -194,7 +189,7 @@ class Forming {
       if (missing.empty()) return {};
       Result<Guest> guest = door_->Admit(patience_.next());
       if (guest.status().code() == Code::kDeadlineExceeded) {
-        SLUICE_RETURN_IF_ERROR(patience_.Waited(Ranks(missing)));
+        SLUICE_RETURN_IF_ERROR(patience_.Waited(RankNames(missing)));
         continue;
       }
       SLUICE_RETURN_IF_ERROR(guest.status());
@@ -356,7 +351,7 @@ class Forming {
         TakeIn(*std::move(guest), links, missing);
       } else if (guest.status().code() == Code::kDeadlineExceeded) {
         SLUICE_RETURN_IF_ERROR(
-            patience_.Waited(Ranks({waited.begin(), waited.end()})));
+            patience_.Waited(RankNames<int>({waited.begin(), waited.end()})));
       } else if (guest.status().code() != Code::kCancelled) {
         return guest.status();
       }

@@ -3,14 +3,23 @@
 #define SLUICE_DIST_MEMBERSHIP_RANK_NAME_H_
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <string>
+#include <vector>
 
 namespace sluice::dist {
 
 // "rank 2 of 4": no name begins another's.
 inline std::string RankName(int rank, int size) {
   return fmt::format("rank {} of {}", rank, size);
+}
+
+// "rank 2", "ranks 2, 3"
+template <typename Int>
+std::string RankNames(const std::vector<Int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
+                     fmt::join(ranks, ", "));
 }
 
 }  // namespace sluice::dist

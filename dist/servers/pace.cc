@@ -159,6 +159,7 @@ Result<Pace::Answer> ParseAnswer(std::string_view text) {
   if (answer.reply == Pace::Reply::kWait) {
     SLUICE_ASSIGN_OR_RETURN(answer.waiting, json.Ints("waiting"));
     SLUICE_ASSIGN_OR_RETURN(answer.slowest, json.Int("slowest"));
+    if (answer.waiting.empty()) return nonsense;  // who asks does
   }
   for (const auto& [name, figure] : kTimes) {
     if (!json.Has(name)) continue;

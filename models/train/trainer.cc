@@ -116,6 +116,7 @@ Trainer::Trainer(TrainerSpec spec, RunContext run, TrainingOptions options)
                             "function",
                             spec_.name));
   }
+  options_.servers.reporter = reporter_;
   TakePlace();
 }
 

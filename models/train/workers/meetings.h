@@ -47,6 +47,11 @@ struct TrainingServers {
   std::optional<int64_t> backups = std::nullopt;
 
   bool any() const { return cluster != nullptr; }
+  // Who hears, of every worker, for whom it waits, each time that this takes as
+  // long again; null: nobody. The Trainer sets it.
+  Reporter* reporter = nullptr;
+  std::chrono::milliseconds stall_note = std::chrono::seconds(10);
+
   // Has the session's steps use them, and the CPUs beside their GPUs.
   void AddTo(SessionOptions* session) const;
 };
@@ -54,17 +59,21 @@ struct TrainingServers {
 // Waits until all servers are there, also those that were gone, and nothing
 // that this worker had them do is under way any more. Throws Error, which says
 // who is gone, where that takes longer than the patience or `stop`, unless
-// null, has a reason. Every ten seconds the reporter, unless null, is told.
+// null, has a reason. Every stall_note the reporter, unless null, is told.
 void AwaitServers(const TrainingServers& servers, const StopToken* stop,
                   Reporter* reporter);
 
+// An answer that is to be waited for: who waits and for whom, as in "rank 0 has
+// waited for rank 1", or "" where another worker says that.
+using Waits = std::optional<std::string>;
+
 // What the first server, which answers all workers, says to a question: again
-// and again while the answer `waits`. Throws Error where a worker or the server
-// is gone.
+// and again while the answer is to be waited for. Throws Error where a worker
+// or the server is gone.
 std::string AskFirstServer(
     const Workers& workers, const TrainingServers& servers,
     const std::string& question,
-    const std::function<bool(const std::string& answer)>& waits);
+    const std::function<Waits(const std::string& answer)>& waits);
 
 // One thread of a worker. Its questions go to the first server.
 class Meetings {

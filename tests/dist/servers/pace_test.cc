@@ -254,7 +254,8 @@ TEST_CASE("leads and calls as text") {
   CHECK(read.question.to_meet);
   CHECK(read.question.times == call.question.times);
   for (const Reply reply : {Reply::kGo, Reply::kWait, Reply::kMeet}) {
-    const Pace::Answer bare = {reply};
+    const Pace::Answer bare = {
+        reply, std::vector<int64_t>(reply == Reply::kWait ? 1 : 0)};
     CHECK(*ParseAnswer(TextOf(bare)) == bare);
   }
   const Pace::Answer waits = {Reply::kWait, {0, 2}, 1};
@@ -264,6 +265,7 @@ TEST_CASE("leads and calls as text") {
   CHECK(*ParseAnswer(TextOf(tells)) == tells);
   for (const char* text :
        {"stop", "go", R"({"reply":"stop"})", R"({"reply":"wait"})",
+        R"({"reply":"wait","waiting":[],"slowest":0})",
         R"({"reply":"go","examples":[1],"trained":[1,2],"waited":[1]})",
         R"({"reply":"go","examples":[0.5]})"}) {
     CAPTURE(text);
