@@ -83,7 +83,7 @@ Admission::Answer BackupSteps::Ask(Admission::Question question) {
   AskFirstServer(workers_, servers_,
                  dist::TextOf(dist::AdmissionCall{era_, workers_.size(),
                                                   *servers_.backups, question}),
-                 [&](const std::string& said) -> Waits {
+                 [&](const std::string& said) -> std::optional<std::string> {
                    answer = dist::ParseAdmissionAnswer(said).ValueOrThrow();
                    if (!again || answer.reply != Admission::Reply::kWait) {
                      return std::nullopt;

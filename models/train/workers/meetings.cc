@@ -63,7 +63,8 @@ void AwaitServers(const TrainingServers& servers, const StopToken* stop,
 std::string AskFirstServer(
     const Workers& workers, const TrainingServers& servers,
     const std::string& question,
-    const std::function<Waits(const std::string& answer)>& waits) {
+    const std::function<std::optional<std::string>(const std::string& answer)>&
+        waits) {
   using Clock = std::chrono::steady_clock;
   // Short beside a step, and little work for the server.
   constexpr std::chrono::microseconds kFirst(100), kLongest(5000);
@@ -74,7 +75,7 @@ std::string AskFirstServer(
     workers.Check();
     std::string answer =
         servers.cluster->Ask(dist::ServerName(0), question).ValueOrThrow();
-    const Waits who = waits(answer);
+    const std::optional<std::string> who = waits(answer);
     if (!who) return answer;
     if (const Clock::time_point now = Clock::now(); now >= note) {
       note += servers.stall_note;
@@ -97,7 +98,8 @@ bool Meetings::Now(bool wants, const WorkerTimes& times) {
   using Reply = dist::Pace::Reply;
   dist::Pace::Answer answer;
   AskFirstServer(
-      workers_, servers_, call, [&](const std::string& said) -> Waits {
+      workers_, servers_, call,
+      [&](const std::string& said) -> std::optional<std::string> {
         answer = dist::ParseAnswer(said).ValueOrThrow();
         if (answer.reply != Reply::kWait) return std::nullopt;
         const bool first = answer.waiting[0] == workers_.rank();

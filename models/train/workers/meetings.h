@@ -63,17 +63,15 @@ struct TrainingServers {
 void AwaitServers(const TrainingServers& servers, const StopToken* stop,
                   Reporter* reporter);
 
-// An answer that is to be waited for: who waits and for whom, as in "rank 0 has
-// waited for rank 1", or "" where another worker says that.
-using Waits = std::optional<std::string>;
-
 // What the first server, which answers all workers, says to a question: again
-// and again while the answer is to be waited for. Throws Error where a worker
-// or the server is gone.
+// and again while `waits` finds in the answer that this worker has to wait: who
+// does so and for whom, as in "rank 0 has waited for rank 1", or "" where
+// another one says that. Throws Error where a worker or the server is gone.
 std::string AskFirstServer(
     const Workers& workers, const TrainingServers& servers,
     const std::string& question,
-    const std::function<Waits(const std::string& answer)>& waits);
+    const std::function<std::optional<std::string>(const std::string& answer)>&
+        waits);
 
 // One thread of a worker. Its questions go to the first server.
 class Meetings {
