@@ -9,6 +9,7 @@ set(SLUICE_PUBLIC_HEADERS
   dist/collective/options.h
   dist/dist.h
   dist/net/credentials.h
+  dist/worker_times.h
   engine/accelerator.h
   engine/attributes.h
   engine/caught.h

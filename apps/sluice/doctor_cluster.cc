@@ -1,3 +1,4 @@
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -5,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <memory>
@@ -21,16 +23,20 @@
 #include "apps/sluice/pairs.h"
 #include "dist/collective/group.h"
 #include "dist/launch_info.h"
+#include "dist/net/tls.h"
 #include "engine/cpu_features.h"
 #include "engine/machine_memory.h"
 #include "engine/status.h"
 #include "engine/text/json_object.h"
 #include "kernels/cpu/simd/simd.h"
-
 #include "models/train/workers/workers.h"
 
 namespace sluice::tool {
 namespace {
+
+// Whoever has made a certificate wants to know by then. What sluicerun makes is
+// of one job, and good for a week, to the day.
+constexpr int64_t kSoon = 7;  // days
 
 // Clocks that differ by more make certificates and leases of stores invalid too
 // early, or too late.
@@ -42,19 +48,25 @@ std::string HostName() {
   return name.data();
 }
 
-// What a rank says of itself. `ahead`: by how many seconds its clock is ahead
-// of rank 0's.
-Json Facts(const dist::Group& group, bool certified, int64_t ahead) {
+// What a rank says of itself. `tls` is null where it has no certificate;
+// `ahead`: by how many seconds its clock is ahead of rank 0's.
+Json Facts(const dist::Group& group, const dist::Tls* tls, int64_t ahead) {
   const MachineMemory memory = ReadMachineMemory();
-  return {{"rank", group.rank()},
-          {"host", HostName()},
-          {"version", SLUICE_VERSION},
-          {"cores", Cpu().cores},
-          {"isa", Simd().isa},
-          {"available_bytes", memory.available},
-          {"neighbours_by_memory", group.shared_links()},
-          {"certified", certified},
-          {"clock_ahead_seconds", ahead}};
+  Json facts = {{"rank", group.rank()},
+                {"host", HostName()},
+                {"version", SLUICE_VERSION},
+                {"cores", Cpu().cores},
+                {"isa", Simd().isa},
+                {"available_bytes", memory.available},
+                {"neighbours_by_memory", group.shared_links()},
+                {"certified", tls != nullptr},
+                {"clock_ahead_seconds", ahead}};
+  if (tls != nullptr) {
+    facts["certificate"] = dist::UriOf(tls->identity());
+    facts["certificate_expires"] =
+        std::chrono::system_clock::to_time_t(tls->expires());
+  }
+  return facts;
 }
 
 // The same, as the others read it.
@@ -63,7 +75,9 @@ struct RankFacts {
   int64_t rank = 0, cores = 0, neighbours_by_memory = 0, clock_ahead = 0;
   std::string host, version, isa;
   double available_bytes = 0;
-  bool certified = false;
+  // Of its certificate, if it has one; seconds since 1970.
+  std::optional<dist::Identity> identity;
+  int64_t expires = 0;
 };
 RankFacts ReadFacts(const std::string& text) {
   const JsonObject json = JsonObject::Parse(text).ValueOrThrow();
@@ -76,8 +90,19 @@ RankFacts ReadFacts(const std::string& text) {
   facts.version = json.String("version").ValueOrThrow();
   facts.isa = json.String("isa").ValueOrThrow();
   facts.available_bytes = json.Double("available_bytes").ValueOrThrow();
-  facts.certified = json.Bool("certified").ValueOrThrow();
+  if (json.Bool("certified").ValueOrThrow()) {
+    facts.identity =
+        dist::ParseIdentity(json.String("certificate").ValueOrThrow())
+            .ValueOrThrow();
+    facts.expires = json.Int("certificate_expires").ValueOrThrow();
+  }
   return facts;
+}
+
+int64_t DaysLeft(const RankFacts& rank) {
+  constexpr double kDay = 24 * 3600;
+  return std::lround(static_cast<double>(rank.expires - std::time(nullptr)) /
+                     kDay);
 }
 
 struct Measured {
@@ -184,22 +209,23 @@ std::string Described(const PairRow& row, const std::vector<RankFacts>& ranks) {
       row.there / 1e9, row.back / 1e9);
 }
 
-// What training with these ranks would suffer from.
+// What training with these ranks would suffer from. That they are of one
+// version is seen to where they meet.
 std::vector<std::string> Warnings(const std::vector<RankFacts>& ranks) {
-  std::set<std::string> versions, sets;
+  std::set<std::string> sets;
   std::vector<std::string> warnings;
   for (const RankFacts& rank : ranks) {
-    versions.insert(rank.version);
     sets.insert(rank.isa);
+    if (rank.identity && DaysLeft(rank) < kSoon) {
+      warnings.push_back(
+          fmt::format("the certificate of rank {} expires in {} days",
+                      rank.rank, DaysLeft(rank)));
+    }
     const int64_t ahead = rank.clock_ahead;
     if (std::abs(ahead) <= kMostSkew) continue;
     warnings.push_back(fmt::format("the clock of rank {} is {} s {} rank 0's",
                                    rank.rank, std::abs(ahead),
                                    ahead > 0 ? "ahead of" : "behind"));
-  }
-  if (versions.size() > 1) {
-    warnings.push_back(
-        fmt::format("different versions: {}", fmt::join(versions, ", ")));
   }
   if (sets.size() > 1) {
     warnings.push_back(fmt::format(
@@ -215,15 +241,22 @@ std::string Size(int64_t bytes) {
   return fmt::format("{} MiB", bytes >> 20);
 }
 
+std::string Certificate(const RankFacts& rank) {
+  if (!rank.identity) return "no certificate";
+  return fmt::format("certificate of {} of job {} until {:%Y-%m-%d %H:%M} UTC",
+                     rank.identity->Name(), rank.identity->job,
+                     fmt::gmtime(static_cast<std::time_t>(rank.expires)));
+}
+
 void Print(const std::vector<RankFacts>& ranks,
            const std::vector<Measured>& rows) {
   for (const RankFacts& rank : ranks) {
     fmt::print(
         "rank {:<4} {}: Sluice {}, {} cores with {}, {:.1f} GiB available, "
-        "{} of 2 neighbours by shared memory{}\n",
+        "{} of 2 neighbours by shared memory, {}\n",
         rank.rank, rank.host, rank.version, rank.cores, rank.isa,
         rank.available_bytes / (1 << 30), rank.neighbours_by_memory,
-        rank.certified ? "" : ", no certificate");
+        Certificate(rank));
   }
   const int size = static_cast<int>(ranks.size());
   for (const Measured& row : rows) {
@@ -254,7 +287,10 @@ void DoctorOfCluster(bool json) {
                 "--cluster looks at several processes: sluicerun -H a,b sluice "
                 "doctor --cluster");
   }
-  const bool certified = info->credentials.has_value();
+  std::shared_ptr<const dist::Tls> tls;
+  if (info->credentials) {
+    tls = dist::Tls::Create(*info->credentials).ValueOrThrow();
+  }
   dist::GroupOptions options;
   options.note = [](std::string_view line) {
     fmt::print(stderr, "sluice: {}\n", line);
@@ -267,7 +303,7 @@ void DoctorOfCluster(bool json) {
   const int64_t ahead = clocks[static_cast<size_t>(group->rank())] - clocks[0];
   std::vector<RankFacts> ranks;
   for (const std::string& text :
-       workers.Gather("facts", Facts(*group, certified, ahead).LenientText())) {
+       workers.Gather("facts", Facts(*group, tls.get(), ahead).LenientText())) {
     ranks.push_back(ReadFacts(text));
   }
   (void)Measure(*group, 1 << 20, 5);  // until windows are open

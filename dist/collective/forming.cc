@@ -157,6 +157,7 @@ class Forming {
     Status all = Hear(guests);
     places_.resize(guests.size());
     control_.resize(guests.size());
+    hosts_.resize(guests.size());
     Hosts hosts(hello_.node);
     for (size_t i = 1; i < guests.size(); ++i) {
       if (!guests[i]) continue;
@@ -166,6 +167,7 @@ class Forming {
       places_[i] = {hello.address, hello.port,
                     hosts.NumberOf(hello.node, hello.address,
                                    reached.ok() ? *reached : "")};
+      hosts_[i] = hello.node.empty() ? hello.address : hello.node;
     }
     for (auto& guest : guests) {
       if (!guest) continue;
@@ -297,9 +299,14 @@ class Forming {
         return Unavailable(fmt::format("socketpair: {}", std::strerror(errno)));
       }
       control_[0] = Socket(ends[0]);
-      links->coordinator =
-          std::make_unique<Coordinator>(std::exchange(control_, {}), epoch_,
-                                        times, std::move(ends_it), note_);
+      hosts_[0] = info_.node.empty() ? links->address : info_.node;
+      const bool one_host =
+          std::all_of(places_.begin(), places_.end(),
+                      [](const Place& place) { return place.host == 0; });
+      if (one_host) hosts_.clear();
+      links->coordinator = std::make_unique<Coordinator>(
+          std::exchange(control_, {}), std::move(hosts_), epoch_, times,
+          std::move(ends_it), note_);
       control_.emplace_back(ends[1]);
     }
     links->membership =
@@ -351,7 +358,7 @@ class Forming {
         TakeIn(*std::move(guest), links, missing);
       } else if (guest.status().code() == Code::kDeadlineExceeded) {
         SLUICE_RETURN_IF_ERROR(
-            patience_.Waited(RankNames({waited.begin(), waited.end()})));
+            patience_.Waited(RankNames<int>({waited.begin(), waited.end()})));
       } else if (guest.status().code() != Code::kCancelled) {
         return guest.status();
       }
@@ -435,6 +442,8 @@ class Forming {
   // Rank 0's to the others, by rank; another's to rank 0.
   std::vector<Socket> control_;
   std::vector<Place> places_;  // of all, by rank
+  // Rank 0's, for people: by rank, the names of hosts or their addresses.
+  std::vector<std::string> hosts_;
   uint32_t epoch_;
   std::optional<Door> door_;
 };

@@ -16,13 +16,14 @@ constexpr milliseconds kTell(200);
 
 }  // namespace
 
-Coordinator::Coordinator(std::vector<Socket> ranks, uint32_t epoch,
+Coordinator::Coordinator(std::vector<Socket> ranks,
+                         std::vector<std::string> hosts, uint32_t epoch,
                          LeaseTimes times, Pipe ends,
                          std::function<void(std::string_view)> note)
     : epoch_(epoch),
       lease_(times.lease),
       leases_(static_cast<int>(ranks.size()), times.lease, times.first),
-      stalls_(static_cast<int>(ranks.size()), times.stall),
+      stalls_(static_cast<int>(ranks.size()), times.stall, std::move(hosts)),
       note_(std::move(note)),
       ends_(std::move(ends)) {
   const int size = static_cast<int>(ranks.size());

@@ -43,9 +43,11 @@ struct LeaseTimes {
 class Coordinator {
  public:
   // The pipe, which does not block, is for its own use. `note`, which may be
-  // empty, is told by its thread who keeps the others waiting (stalls.h).
-  Coordinator(std::vector<Socket> ranks, uint32_t epoch, LeaseTimes times,
-              Pipe ends, std::function<void(std::string_view)> note);
+  // empty, is told by its thread who keeps the others waiting, `hosts` as
+  // stalls.h has them.
+  Coordinator(std::vector<Socket> ranks, std::vector<std::string> hosts,
+              uint32_t epoch, LeaseTimes times, Pipe ends,
+              std::function<void(std::string_view)> note);
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;

@@ -15,8 +15,9 @@ inline std::string RankName(int rank, int size) {
   return fmt::format("rank {} of {}", rank, size);
 }
 
-// "rank 2", "ranks 1, 2".
-inline std::string RankNames(const std::vector<int>& ranks) {
+// "rank 2", "ranks 2, 3"
+template <typename Int>
+std::string RankNames(const std::vector<Int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
                      fmt::join(ranks, ", "));
 }

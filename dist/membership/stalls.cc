@@ -10,8 +10,10 @@ namespace sluice::dist {
 
 using std::chrono::milliseconds;
 
-Stalls::Stalls(int size, milliseconds limit)
-    : limit_(limit), members_(static_cast<size_t>(size)) {}
+Stalls::Stalls(int size, milliseconds limit, std::vector<std::string> hosts)
+    : limit_(limit),
+      hosts_(std::move(hosts)),
+      members_(static_cast<size_t>(size)) {}
 
 void Stalls::Heard(int rank, uint64_t run, std::string waits_in) {
   members_[static_cast<size_t>(rank)] = {run, std::move(waits_in)};
@@ -43,7 +45,10 @@ std::string Stalls::Line() const {
   const double seconds = std::chrono::duration<double>(waited_).count();
   std::vector<std::string> missing;
   for (size_t rank = 0; rank < members_.size(); ++rank) {
-    if (members_[rank].run < run_) missing.push_back(fmt::format("{}", rank));
+    if (members_[rank].run >= run_) continue;
+    missing.push_back(hosts_.empty()
+                          ? fmt::format("{}", rank)
+                          : fmt::format("{} ({})", rank, hosts_[rank]));
   }
   if (missing.empty()) {
     return fmt::format(

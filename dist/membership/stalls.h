@@ -15,7 +15,9 @@ namespace sluice::dist {
 class Stalls {
  public:
   // Of ranks that say in which collective they are once that takes `limit`.
-  Stalls(int size, std::chrono::milliseconds limit);
+  // `hosts` are those of the ranks; empty: it is one.
+  Stalls(int size, std::chrono::milliseconds limit,
+         std::vector<std::string> hosts = {});
 
   // How many collectives it has begun, and the name of the last one where it
   // has been in there for so long, else nothing.
@@ -32,6 +34,7 @@ class Stalls {
   std::string Line() const;
 
   const std::chrono::milliseconds limit_;
+  const std::vector<std::string> hosts_;
   std::vector<Member> members_;
   // The last collective that some rank has been in for so long.
   uint64_t run_ = 0;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <optional>
 #include <utility>
 
@@ -200,6 +201,13 @@ Result<std::shared_ptr<const Tls>> Tls::Create(const Credentials& credentials) {
         "URI:sluice://JOB/ROLE/RANK");
   }
   tls->identity_ = *identity;
+  std::tm expires = {};
+  if (ASN1_TIME_to_tm(X509_get0_notAfter(SSL_CTX_get0_certificate(context)),
+                      &expires) != 1) {
+    return InvalidArgument("this process's certificate: " +
+                           openssl::TakeError());
+  }
+  tls->expires_ = std::chrono::system_clock::from_time_t(timegm(&expires));
   return std::shared_ptr<const Tls>(std::move(tls));
 }
 

@@ -3,6 +3,7 @@
 #ifndef SLUICE_DIST_NET_TLS_H_
 #define SLUICE_DIST_NET_TLS_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,8 +32,9 @@ class Tls {
   Tls(const Tls&) = delete;
   Tls& operator=(const Tls&) = delete;
 
-  // What its own certificate says.
+  // What its own certificate says, and when it expires.
   const Identity& identity() const { return identity_; }
+  std::chrono::system_clock::time_point expires() const { return expires_; }
 
  private:
   friend class TlsSession;
@@ -41,6 +43,7 @@ class Tls {
 
   std::unique_ptr<Impl> impl_;
   Identity identity_;
+  std::chrono::system_clock::time_point expires_;
 };
 
 enum class TlsSide { kConnects, kListens };

@@ -81,12 +81,24 @@ Result<Admission::Answer> Admission::AnswerTo(const Question& question) {
   if (round < round_) return Over(round);
   switch (question.kind) {
     case Kind::kBegin:
-      return Answer{applies_ ? Reply::kWait : Reply::kGo};
+      return applies_ ? Waits() : Answer{Reply::kGo};
     case Kind::kOffer:
       return Admit(question);
     default:
-      return Answer{Reply::kWait};
+      return Waits();
   }
+}
+
+Admission::Answer Admission::Waits() const {
+  Answer answer{Reply::kWait};
+  for (int rank = 0; rank < workers(); ++rank) {
+    const bool contributed = admitted_[static_cast<size_t>(rank)].rows > 0;
+    const bool empty = whole_rows_ > 0 && !HasRows(rank);
+    if (applies_ ? rank == *applies_ : !contributed && !empty) {
+      answer.awaited.push_back(rank);
+    }
+  }
+  return answer;
 }
 
 // Whether a worker has the rows that it offers, of as many as others say.
@@ -111,7 +123,7 @@ Result<Admission::Answer> Admission::Admit(const Question& offer) {
                     offer.rank, workers(), offer.rows, offer.whole_rows,
                     offer.round, mine.rows > 0 ? ", once more" : ""));
   }
-  if (applies_) return Answer{Reply::kWait};
+  if (applies_) return Waits();
   mine = {offer.rows, offer.loss};
   full_rows_ = whole_rows_ == 0 ? offer.full_rows
                                 : std::min(full_rows_, offer.full_rows);
@@ -120,9 +132,7 @@ Result<Admission::Answer> Admission::Admit(const Question& offer) {
   ++count_;
   int64_t with_rows = 0;
   for (int rank = 0; rank < workers(); ++rank) with_rows += HasRows(rank);
-  if (count_ < std::min(workers() - backups_, with_rows)) {
-    return Answer{Reply::kWait};
-  }
+  if (count_ < std::min(workers() - backups_, with_rows)) return Waits();
   applies_ = offer.rank;
   Answer answer{Reply::kApply};
   for (const Contribution& each : admitted_) {
@@ -219,6 +229,9 @@ Result<AdmissionCall> ParseAdmissionCall(std::string_view text) {
 
 std::string TextOf(const Admission::Answer& answer) {
   Json json = {{"reply", static_cast<int64_t>(answer.reply)}};
+  if (answer.reply == Admission::Reply::kWait) {
+    json["awaited"] = answer.awaited;
+  }
   if (answer.reply == Admission::Reply::kApply) {
     json["admitted"] = answer.admitted;
   }
@@ -239,6 +252,9 @@ Result<Admission::Answer> ParseAdmissionAnswer(std::string_view text) {
     return DataLoss("a server answers nonsense about contributions");
   }
   answer.reply = static_cast<Admission::Reply>(reply);
+  if (answer.reply == Admission::Reply::kWait) {
+    SLUICE_ASSIGN_OR_RETURN(answer.awaited, json.Ints("awaited"));
+  }
   if (answer.reply == Admission::Reply::kApply) {
     SLUICE_ASSIGN_OR_RETURN(answer.admitted, json.Ints("admitted"));
   }

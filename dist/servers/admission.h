@@ -62,6 +62,9 @@ class Admission {
     float loss = 0, rate = 0;
     int64_t rows = 0;
     std::vector<int64_t> dropped = {};
+    // With kWait: by rank who is waited for, to contribute or, if that is one
+    // that has, to apply.
+    std::vector<int64_t> awaited = {};
   };
   // kInvalidArgument for what makes no sense, which changes nothing.
   Result<Answer> Ask(const Question& question);
@@ -75,6 +78,7 @@ class Admission {
   Result<Answer> AnswerTo(const Question& question);
   bool Has(const Question& offer) const;
   bool HasRows(int rank) const;
+  Answer Waits() const;
   Result<Answer> Admit(const Question& offer);
   Answer Over(int64_t round) const;
   void Forget();

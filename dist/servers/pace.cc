@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
@@ -11,18 +12,24 @@
 namespace sluice::dist {
 namespace {
 
-constexpr std::string_view kAnswers[] = {"go", "wait", "meet"};
+constexpr std::string_view kReplies[] = {"go", "wait", "meet"};
+
+// The fields of WorkerTimes, of one as a number each, of several as a list.
+constexpr std::pair<const char*, int64_t WorkerTimes::*> kTimes[] = {
+    {"examples", &WorkerTimes::examples},
+    {"trained", &WorkerTimes::trained},
+    {"waited", &WorkerTimes::waited}};
 
 }  // namespace
 
 Pace::Pace(int workers, int64_t lead)
     : lead_(lead), workers_(static_cast<size_t>(workers)) {}
 
-int64_t Pace::FewestDone() const {
+int64_t Pace::Slowest() const {
   return std::min_element(
              workers_.begin(), workers_.end(),
-             [](const Worker& a, const Worker& b) { return a.done < b.done; })
-      ->done;
+             [](const Worker& a, const Worker& b) { return a.done < b.done; }) -
+         workers_.begin();
 }
 
 int64_t Pace::MostBegun() const {
@@ -33,7 +40,7 @@ int64_t Pace::MostBegun() const {
 }
 
 Result<Pace::Answer> Pace::Ask(const Question& question) {
-  const auto& [rank, round, to_meet] = question;
+  const auto& [rank, round, to_meet, times] = question;
   if (rank < 0 || static_cast<size_t>(rank) >= workers_.size()) {
     return InvalidArgument(
         fmt::format("rank {} of {} workers", rank, workers_.size()));
@@ -44,6 +51,24 @@ Result<Pace::Answer> Pace::Ask(const Question& question) {
                                        rank, round, worker.begun));
   }
   worker.done = round;
+  worker.times = times;
+  Answer answer = {.reply = ReplyTo(question)};
+  worker.waits = answer.reply == Reply::kWait;
+  if (worker.waits) {
+    answer.slowest = Slowest();
+    for (size_t each = 0; each < workers_.size(); ++each) {
+      if (!workers_[each].waits) continue;
+      answer.waiting.push_back(static_cast<int64_t>(each));
+    }
+  } else if (rank == 0) {
+    for (const Worker& each : workers_) answer.times.push_back(each.times);
+  }
+  return answer;
+}
+
+Pace::Reply Pace::ReplyTo(const Question& question) {
+  const auto& [rank, round, to_meet, times] = question;
+  Worker& worker = workers_[static_cast<size_t>(rank)];
   if (to_meet && !meeting_) meeting_ = MostBegun();
   if (meeting_ && round == *meeting_) {
     worker.told = true;
@@ -52,12 +77,13 @@ Result<Pace::Answer> Pace::Ask(const Question& question) {
       meeting_.reset();
       for (Worker& each : workers_) each.told = false;
     }
-    return Answer::kMeet;
+    return Reply::kMeet;
   }
   // The slowest is never kept, so that it comes to a meeting, too.
-  if (round - FewestDone() > lead_) return Answer::kWait;
+  const int64_t fewest = workers_[static_cast<size_t>(Slowest())].done;
+  if (round - fewest > lead_) return Reply::kWait;
   worker.begun = round + 1;
-  return Answer::kGo;
+  return Reply::kGo;
 }
 
 Result<int64_t> ParseLead(std::string_view text) {
@@ -76,13 +102,16 @@ Result<int64_t> ParseLead(std::string_view text) {
 }
 
 std::string TextOf(const PaceCall& call) {
-  return Json{{"era", call.era},
-              {"workers", call.workers},
-              {"lead", call.lead},
-              {"rank", call.question.rank},
-              {"round", call.question.round},
-              {"meet", call.question.to_meet}}
-      .Text();
+  Json json = {{"era", call.era},
+               {"workers", call.workers},
+               {"lead", call.lead},
+               {"rank", call.question.rank},
+               {"round", call.question.round},
+               {"meet", call.question.to_meet}};
+  for (const auto& [name, figure] : kTimes) {
+    json[name] = call.question.times.*figure;
+  }
+  return json.Text();
 }
 
 Result<PaceCall> ParsePaceCall(const std::string& text) {
@@ -95,6 +124,9 @@ Result<PaceCall> ParsePaceCall(const std::string& text) {
   SLUICE_ASSIGN_OR_RETURN(const int64_t rank, json.Int("rank"));
   SLUICE_ASSIGN_OR_RETURN(call.question.round, json.Int("round"));
   SLUICE_ASSIGN_OR_RETURN(call.question.to_meet, json.Bool("meet"));
+  for (const auto& [name, figure] : kTimes) {
+    SLUICE_ASSIGN_OR_RETURN(call.question.times.*figure, json.Int(name));
+  }
   if (workers < 1 || workers > kMostWorkers || call.lead < 0 || rank < 0 ||
       rank >= workers || call.question.round < 0) {
     return InvalidArgument("a question about the pace that makes no sense");
@@ -104,17 +136,41 @@ Result<PaceCall> ParsePaceCall(const std::string& text) {
   return call;
 }
 
-std::string TextOf(Pace::Answer answer) {
-  return std::string(kAnswers[static_cast<size_t>(answer)]);
+std::string TextOf(const Pace::Answer& answer) {
+  Json json = {{"reply", kReplies[static_cast<size_t>(answer.reply)]}};
+  if (answer.reply == Pace::Reply::kWait) {
+    json["waiting"] = answer.waiting;
+    json["slowest"] = answer.slowest;
+  }
+  for (const auto& [name, figure] : kTimes) {
+    for (const WorkerTimes& each : answer.times) json[name].Add(each.*figure);
+  }
+  return json.Text();
 }
 
 Result<Pace::Answer> ParseAnswer(std::string_view text) {
+  const Status nonsense = DataLoss("a server answers nonsense about the pace");
+  SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
+  SLUICE_ASSIGN_OR_RETURN(const std::string reply, json.String("reply"));
   const auto* const found =
-      std::find(std::begin(kAnswers), std::end(kAnswers), text);
-  if (found == std::end(kAnswers)) {
-    return DataLoss("a server answers nonsense about the pace");
+      std::find(std::begin(kReplies), std::end(kReplies), reply);
+  if (found == std::end(kReplies)) return nonsense;
+  Pace::Answer answer = {static_cast<Pace::Reply>(found - kReplies)};
+  if (answer.reply == Pace::Reply::kWait) {
+    SLUICE_ASSIGN_OR_RETURN(answer.waiting, json.Ints("waiting"));
+    SLUICE_ASSIGN_OR_RETURN(answer.slowest, json.Int("slowest"));
+    if (answer.waiting.empty()) return nonsense;  // who asks does
   }
-  return static_cast<Pace::Answer>(found - std::begin(kAnswers));
+  for (const auto& [name, figure] : kTimes) {
+    if (!json.Has(name)) continue;
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<int64_t> all, json.Ints(name));
+    if (answer.times.empty()) answer.times.resize(all.size());
+    if (answer.times.size() != all.size()) return nonsense;
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      answer.times[rank].*figure = all[rank];
+    }
+  }
+  return answer;
 }
 
 }  // namespace sluice::dist

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dist/worker_times.h"
 #include "engine/status.h"
 #include "engine/visibility.h"
 
@@ -35,11 +36,22 @@ class Pace {
     int rank = 0;
     int64_t round = 0;     // to begin
     bool to_meet = false;  // before it, if that can be
+    WorkerTimes times = {};
   };
-  enum class Answer {
+  enum class Reply {
     kGo,
     kWait,  // and ask again
     kMeet,  // now, before the round; ask again afterwards
+  };
+  struct Answer {
+    Reply reply = Reply::kWait;
+    // With kWait: by rank who waits so, and for whom, the slowest.
+    std::vector<int64_t> waiting = {};
+    int64_t slowest = 0;
+    // Else, to rank 0, which speaks to people: what each has said last.
+    std::vector<WorkerTimes> times = {};
+
+    friend bool operator==(const Answer&, const Answer&) = default;
   };
   // kInvalidArgument for a rank that is none, or a round that is not the next
   // of that rank.
@@ -49,9 +61,12 @@ class Pace {
   struct Worker {
     int64_t done = 0, begun = 0;  // rounds
     bool told = false;            // of the meeting
+    bool waits = false;
+    WorkerTimes times;
   };
-  int64_t FewestDone() const;
+  int64_t Slowest() const;
   int64_t MostBegun() const;
+  Reply ReplyTo(const Question& question);
 
   const int64_t lead_;
   std::vector<Worker> workers_;
@@ -74,7 +89,7 @@ struct PaceCall {
 };
 std::string TextOf(const PaceCall& call);
 Result<PaceCall> ParsePaceCall(const std::string& text);
-std::string TextOf(Pace::Answer answer);
+std::string TextOf(const Pace::Answer& answer);
 Result<Pace::Answer> ParseAnswer(std::string_view text);
 
 }  // namespace dist

@@ -108,6 +108,10 @@ void Reporter::Note(std::string_view line) {
   console::Note(line);
 }
 
+void Reporter::NoteOfAny(std::string_view line) {
+  console::NoteError(line);
+}
+
 void Reporter::Evaluating(int64_t done, int64_t all) {
   const Clock::time_point now = Clock::now();
   const bool known = all >= 0;

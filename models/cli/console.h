@@ -46,6 +46,7 @@ class Reporter : public sluice::Reporter {
   explicit Reporter(Clock::duration interval = std::chrono::seconds(10))
       : interval_(interval) {}
   void Note(std::string_view line) override;
+  void NoteOfAny(std::string_view line) override;
   void Evaluating(int64_t done, int64_t all) override;
 
  private:

@@ -86,7 +86,17 @@ void JsonEvents::AfterStep(TrainingRun& run) {
   const Rates rates = throughput_.Since(run);
   event["examples_per_second"] = rates.examples_per_second;
   event["input_wait"] = rates.input_wait;
-  if (run.workers().several()) event["exchange_wait"] = rates.exchange_wait;
+  if (run.workers().several()) {
+    event["examples_per_second_per_worker"] =
+        rates.examples_per_second / run.workers().size();
+    event["exchange_wait"] = rates.exchange_wait;
+  }
+  if (!rates.worker_examples_per_second.empty()) {
+    event["examples_per_second_by_rank"] = rates.worker_examples_per_second;
+  }
+  if (!rates.worker_exchange_waits.empty()) {
+    event["exchange_wait_by_rank"] = rates.worker_exchange_waits;
+  }
   if (!rates.staleness.empty()) {
     event["staleness_mean"] = MeanOf(rates.staleness);
     event["staleness_max"] = rates.staleness.rbegin()->first;

@@ -21,6 +21,40 @@ using Clock = std::chrono::steady_clock;
 // Of Rates' waits, what is worth saying.
 constexpr double kNotableWait = 0.1;
 
+// "1,234 examples/s (617 per worker)". Of workers with their own speeds the
+// slowest is named where it is much slower.
+std::string Speed(const Rates& rates, int workers) {
+  const auto text = [](double rate) {
+    return WithThousands(static_cast<int64_t>(rate));
+  };
+  std::string speed = text(rates.examples_per_second) + " examples/s";
+  if (workers == 1) return speed;
+  const double each = rates.examples_per_second / workers;
+  speed += fmt::format(" ({} per worker", text(each));
+  const std::vector<double>& all = rates.worker_examples_per_second;
+  const auto slowest = std::min_element(all.begin(), all.end());
+  if (slowest != all.end() && *slowest < (1 - kNotableWait) * each) {
+    speed +=
+        fmt::format(", {} of rank {}", text(*slowest), slowest - all.begin());
+  }
+  return speed + ")";
+}
+
+// Who waits least is who the others wait for.
+std::string WaitForOthers(const Rates& rates) {
+  const std::vector<double>& all = rates.worker_exchange_waits;
+  const auto [least, most] = std::minmax_element(all.begin(), all.end());
+  if (least != most && *most - *least >= kNotableWait) {
+    return fmt::format(
+        ", rank {} waits {:.0f} % of the time for other processes, rank {} "
+        "{:.0f} %",
+        least - all.begin(), 100 * *least, most - all.begin(), 100 * *most);
+  }
+  if (rates.exchange_wait < kNotableWait) return "";
+  return fmt::format(", {:.0f} % for other processes",
+                     100 * rates.exchange_wait);
+}
+
 }  // namespace
 
 std::string Describe(
@@ -127,9 +161,7 @@ std::string Progress::Line(TrainingRun& run) {
       line += fmt::format(", loss scale {:g}", *measured.loss_scale);
     }
   }
-  line += fmt::format(
-      ", {} examples/s",
-      WithThousands(static_cast<int64_t>(rates_.examples_per_second)));
+  line += ", " + Speed(rates_, run.workers().size());
   if (steps_known) {
     const double seconds_per_step =
         run.examples() == 0
@@ -147,10 +179,7 @@ std::string Progress::Line(TrainingRun& run) {
       line += fmt::format(", whose slowest stage is {}", rates_.input_stage);
     }
   }
-  if (rates_.exchange_wait >= kNotableWait) {
-    line += fmt::format(", {:.0f} % for other processes",
-                        100 * rates_.exchange_wait);
-  }
+  line += WaitForOthers(rates_);
   if (!rates_.staleness.empty()) {
     line +=
         fmt::format(", gradients {:.1f} updates old, at most {}",

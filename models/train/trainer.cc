@@ -119,6 +119,7 @@ Trainer::Trainer(TrainerSpec spec, RunContext run, TrainingOptions options)
                             "function",
                             spec_.name));
   }
+  options_.servers.reporter = reporter_;
   TakePlace();
 }
 
@@ -396,8 +397,9 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
           measure || hook->Measures(run, run.step() + run.steps_at_once());
     }
     if (!run.apart()) {
-      Agreement::Decision decision =
-          agreement.Decide(run.stop_reason(), measure, run.wants_meeting());
+      Agreement::Decision decision = agreement.Decide(
+          run.stop_reason(), measure, run.wants_meeting(), run.times());
+      run.Hear(decision.times);
       if (decision.meet && decision.stop.empty()) {
         run.MarkTogether();
         for (Hook* hook : hooks) hook->AtMeeting(run);
@@ -408,8 +410,17 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
       return run.wants_meeting() || run.stopped() ||
              !options_.StopReason().empty();
     };
+    const auto meets = [&] {
+      using Clock = std::chrono::steady_clock;
+      const Clock::time_point begin = Clock::now();
+      const bool now = meetings.Now(wants_meeting(), run.times());
+      run.CountWait(
+          std::chrono::duration<double>(Clock::now() - begin).count());
+      run.Hear(meetings.times());
+      return now;
+    };
     // Those that are done have no further step, and meet behind the last.
-    while (!run.done() && meetings.Now(wants_meeting())) {
+    while (!run.done() && meets()) {
       const std::string stop = agreement.Decide(run.stop_reason(), false).stop;
       run.MarkTogether();
       for (Hook* hook : hooks) hook->AtMeeting(run);

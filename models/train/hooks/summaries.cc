@@ -125,13 +125,25 @@ void Summaries::AfterStep(TrainingRun& run) {
   const auto add = [&](const std::string& name, double value) {
     AddScalar(run, train_, name, value);
   };
+  const auto add_ranks = [&](const char* name, const auto& values) {
+    for (size_t rank = 0; rank < values.size(); ++rank) {
+      add(fmt::format("{}/rank_{}", name, rank),
+          static_cast<double>(values[rank]));
+    }
+  };
   add("loss", measured.loss);
   add("learning_rate", measured.learning_rate);
   if (measured.loss_scale) add("loss_scale", *measured.loss_scale);
   const Rates rates = throughput_.Since(run);
   add("examples_per_second", rates.examples_per_second);
   add("input_wait", rates.input_wait);
-  if (run.workers().several()) add("exchange_wait", rates.exchange_wait);
+  if (run.workers().several()) {
+    add("examples_per_second_per_worker",
+        rates.examples_per_second / run.workers().size());
+    add("exchange_wait", rates.exchange_wait);
+  }
+  add_ranks("examples_per_second", rates.worker_examples_per_second);
+  add_ranks("exchange_wait", rates.worker_exchange_waits);
   if (!rates.staleness.empty()) {
     add("staleness_mean", MeanOf(rates.staleness));
     add("staleness_max", static_cast<double>(rates.staleness.rbegin()->first));
@@ -140,10 +152,7 @@ void Summaries::AfterStep(TrainingRun& run) {
                                             ValuesOf(rates.staleness)));
     }
   }
-  for (size_t rank = 0; rank < run.dropped().size(); ++rank) {
-    add(fmt::format("dropped/rank_{}", rank),
-        static_cast<double>(run.dropped()[rank]));
-  }
+  add_ranks("dropped", run.dropped());
   for (const auto& [name, value] : measured.metrics) add(name, value);
   for (const auto& [name, value] : measured.summaries) {
     if (value.shape().scalar()) {

@@ -1,5 +1,6 @@
 #include "models/train/hooks/throughput.h"
 
+#include <numeric>
 #include <utility>
 
 namespace sluice {
@@ -9,6 +10,7 @@ void Throughput::Start(const TrainingRun& run) {
   seconds_ = run.training_seconds();
   waited_ = run.input_seconds();
   exchanged_ = run.exchange_seconds();
+  heard_ = run.times_of_all();
   staleness_ = run.staleness();
 }
 
@@ -21,7 +23,25 @@ double MeanOf(const std::map<int64_t, int64_t>& counts) {
   return sum / number;
 }
 
+// One that has done no step since it was heard last is as fast as it was.
+void Throughput::SeeWorkers(const TrainingRun& run) {
+  const std::vector<WorkerTimes>& now = run.times_of_all();
+  heard_.resize(now.size());
+  worker_rates_.resize(now.size());
+  worker_waits_.resize(now.size());
+  for (size_t rank = 0; rank < now.size(); ++rank) {
+    const auto since = [&](int64_t WorkerTimes::*figure) {
+      return static_cast<double>(now[rank].*figure - heard_[rank].*figure);
+    };
+    const double trained = since(&WorkerTimes::trained);
+    if (trained <= 0) continue;
+    worker_rates_[rank] = since(&WorkerTimes::examples) / trained * 1e6;
+    worker_waits_[rank] = since(&WorkerTimes::waited) / trained;
+  }
+}
+
 Rates Throughput::Since(const TrainingRun& run) {
+  SeeWorkers(run);
   const auto examples = static_cast<double>(run.examples() - examples_);
   const double seconds = run.training_seconds() - seconds_;
   const double waited = run.input_seconds() - waited_;
@@ -40,11 +60,20 @@ Rates Throughput::Since(const TrainingRun& run) {
     if (!busiest.empty()) busiest_ = std::move(busiest);
     stages_ = std::move(stages);
   }
-  return {.examples_per_second = examples / seconds,
-          .input_wait = waited / seconds,
-          .exchange_wait = exchanged / seconds,
-          .staleness = std::move(staleness),
-          .input_stage = busiest_};
+  Rates rates = {.examples_per_second = examples / seconds,
+                 .input_wait = waited / seconds,
+                 .exchange_wait = exchanged / seconds,
+                 .worker_exchange_waits = worker_waits_,
+                 .staleness = std::move(staleness),
+                 .input_stage = busiest_};
+  if (!run.apart() || worker_rates_.empty()) return rates;
+  rates.worker_examples_per_second = worker_rates_;
+  // Else `examples` takes the others to be as fast as this one.
+  if (run.steps_at_once() > 1) {
+    rates.examples_per_second =
+        std::accumulate(worker_rates_.begin(), worker_rates_.end(), 0.0);
+  }
+  return rates;
 }
 
 }  // namespace sluice

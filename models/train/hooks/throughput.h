@@ -20,6 +20,11 @@ struct Rates {
   // And in which its steps exchanged tensors with other workers, or waited for
   // them.
   double exchange_wait = 0;
+  // The same of each worker, by rank; empty where there is one, or nothing was
+  // heard of the others yet. Examples are those of workers with their own
+  // speeds, and then their sum is that of all.
+  std::vector<double> worker_examples_per_second = {};
+  std::vector<double> worker_exchange_waits = {};
   // TrainingRun::staleness of the updates meanwhile.
   std::map<int64_t, int64_t> staleness = {};
   // The stage of the input that was busiest (io/pipeline/stage_times.h), of
@@ -30,7 +35,8 @@ struct Rates {
 // Of counts by value, which are not empty.
 double MeanOf(const std::map<int64_t, int64_t>& counts);
 
-// Rates between calls.
+// Rates between calls. Those of other workers are of the steps between which
+// they were last heard.
 class Throughput {
  public:
   void Start(const TrainingRun& run);
@@ -38,10 +44,14 @@ class Throughput {
   Rates Since(const TrainingRun& run);
 
  private:
+  void SeeWorkers(const TrainingRun& run);
+
   int64_t examples_ = 0;
   double seconds_ = 0;
   double waited_ = 0;
   double exchanged_ = 0;
+  std::vector<WorkerTimes> heard_;
+  std::vector<double> worker_rates_, worker_waits_;  // by rank
   std::map<int64_t, int64_t> staleness_;
   // Of the input, when it was last known which was the busiest.
   std::vector<StageTime> stages_;

@@ -1,8 +1,12 @@
 #include "models/train/run/backup_steps.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "dist/membership/rank_name.h"
 #include "models/optim/contributions.h"
 #include "models/train/run/inference.h"
 
@@ -79,14 +83,26 @@ Admission::Answer BackupSteps::Ask(Admission::Question question) {
   AskFirstServer(workers_, servers_,
                  dist::TextOf(dist::AdmissionCall{era_, workers_.size(),
                                                   *servers_.backups, question}),
-                 [&](const std::string& said) {
+                 [&](const std::string& said) -> std::optional<std::string> {
                    answer = dist::ParseAdmissionAnswer(said).ValueOrThrow();
-                   return again && answer.reply == Admission::Reply::kWait;
+                   if (!again || answer.reply != Admission::Reply::kWait) {
+                     return std::nullopt;
+                   }
+                   return WaitsFor(answer.awaited);
                  });
   waited_ +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
           .count();
   return answer;
+}
+
+// The first of those that nobody waits for says it.
+std::string BackupSteps::WaitsFor(const std::vector<int64_t>& awaited) const {
+  int64_t first = 0;
+  while (std::count(awaited.begin(), awaited.end(), first) > 0) ++first;
+  if (first != workers_.rank()) return "";
+  return fmt::format("{} has waited for {} to end the step",
+                     workers_.Name(workers_.rank()), dist::RankNames(awaited));
 }
 
 void BackupSteps::Apply(const std::vector<int64_t>& admitted,

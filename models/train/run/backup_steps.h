@@ -49,6 +49,7 @@ class BackupSteps {
 
  private:
   dist::Admission::Answer Ask(dist::Admission::Question question);
+  std::string WaitsFor(const std::vector<int64_t>& awaited) const;
   void Apply(const std::vector<int64_t>& admitted, int64_t whole_rows);
   int64_t FullRowsOf(const Example& share) const;
 

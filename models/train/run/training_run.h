@@ -161,6 +161,16 @@ class TrainingRun {
   // And for how long its steps exchanged tensors with other workers, or waited
   // for them, beside no computation.
   double exchange_seconds() const { return exchange_seconds_; }
+  // For what it waits between steps, which counts as if it were within them.
+  void CountWait(double seconds) {
+    training_seconds_ += seconds;
+    exchange_seconds_ += seconds;
+  }
+  // Of this worker; and of all, by rank, as they were heard last, which rank 0
+  // does before each step: empty before, and where there is one.
+  WorkerTimes times() const;
+  const std::vector<WorkerTimes>& times_of_all() const { return heard_; }
+  void Hear(std::vector<WorkerTimes> all) { heard_ = std::move(all); }
   // Of this worker's updates, where it is apart: how many had each staleness,
   // the number of updates by other workers between its own read of the
   // variables and its update. Both are taken from the counter of updates, which
@@ -353,6 +363,8 @@ class TrainingRun {
   double training_seconds_ = 0;
   double input_seconds_ = 0;
   double exchange_seconds_ = 0;
+  int64_t own_examples_ = 0;
+  std::vector<WorkerTimes> heard_;
   std::map<int64_t, int64_t> staleness_;
   int64_t first_examples_ = 0;  // at BeginRounds
   std::vector<int64_t> dropped_;

@@ -126,6 +126,7 @@ void TrainingRun::TrainWithBackups(bool measure) {
       backups_->Run(step_, measure ? *measuring_ : *plain_, shares_[0],
                     shares_[0][kShareWeight].At(0));
   exchange_seconds_ += backups_->waited() - waited;
+  if (!done.values.empty()) own_examples_ += RowsOf(shares_[0]);
   ++step_;
   examples_ = first_examples_ + done.over.rows;
   dropped_ = done.over.dropped;
@@ -145,6 +146,15 @@ void TrainingRun::TrainWithBackups(bool measure) {
 void TrainingRun::CountStep() {
   step_ += steps_at_once();
   examples_ += WholeRowsOf(shares_[0]);
+  for (const Example& share : shares_) own_examples_ += RowsOf(share);
+}
+
+WorkerTimes TrainingRun::times() const {
+  const auto microseconds = [](double seconds) {
+    return static_cast<int64_t>(seconds * 1e6);
+  };
+  return {own_examples_, microseconds(training_seconds_),
+          microseconds(exchange_seconds_)};
 }
 
 void TrainingRun::TrainOnLeaves(bool measure) {

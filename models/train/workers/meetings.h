@@ -47,6 +47,11 @@ struct TrainingServers {
   std::optional<int64_t> backups = std::nullopt;
 
   bool any() const { return cluster != nullptr; }
+  // Who hears, of every worker, for whom it waits, each time that this takes as
+  // long again; null: nobody. The Trainer sets it.
+  Reporter* reporter = nullptr;
+  std::chrono::milliseconds stall_note = std::chrono::seconds(10);
+
   // Has the session's steps use them, and the CPUs beside their GPUs.
   void AddTo(SessionOptions* session) const;
 };
@@ -54,17 +59,19 @@ struct TrainingServers {
 // Waits until all servers are there, also those that were gone, and nothing
 // that this worker had them do is under way any more. Throws Error, which says
 // who is gone, where that takes longer than the patience or `stop`, unless
-// null, has a reason. Every ten seconds the reporter, unless null, is told.
+// null, has a reason. Every stall_note the reporter, unless null, is told.
 void AwaitServers(const TrainingServers& servers, const StopToken* stop,
                   Reporter* reporter);
 
 // What the first server, which answers all workers, says to a question: again
-// and again while the answer `waits`. Throws Error where a worker or the server
-// is gone.
+// and again while `waits` finds in the answer that this worker has to wait: who
+// does so and for whom, as in "rank 0 has waited for rank 1", or "" where
+// another one says that. Throws Error where a worker or the server is gone.
 std::string AskFirstServer(
     const Workers& workers, const TrainingServers& servers,
     const std::string& question,
-    const std::function<bool(const std::string& answer)>& waits);
+    const std::function<std::optional<std::string>(const std::string& answer)>&
+        waits);
 
 // One thread of a worker. Its questions go to the first server.
 class Meetings {
@@ -78,14 +85,17 @@ class Meetings {
   // Whether all meet now, which they do with the same number of steps behind
   // them: it then is to be called again. False: the step is to be done.
   // A meeting comes at some time after one of the workers `wants` it. Throws
-  // Error where a worker or the server is gone.
-  bool Now(bool wants);
+  // Error where a worker or the server is gone. `times` are for rank 0, which
+  // hears those of all: times(), by rank, as of the last call.
+  bool Now(bool wants, const WorkerTimes& times);
+  const std::vector<WorkerTimes>& times() const { return times_; }
 
  private:
   const Workers& workers_;
   const TrainingServers& servers_;
   const int64_t era_;
   int64_t steps_ = 0;  // that were to be done
+  std::vector<WorkerTimes> times_;
 };
 
 }  // namespace sluice

@@ -20,6 +20,8 @@ class Reporter {
   virtual ~Reporter() = default;
   // One line, without its end.
   virtual void Note(std::string_view line) = 0;
+  // The same of any worker, also where rank 0 alone speaks to people.
+  virtual void NoteOfAny(std::string_view line) { Note(line); }
   // How many examples of an evaluation are done, of how many (negative: nobody
   // knows yet). Called after each batch; who shows it chooses how often.
   virtual void Evaluating(int64_t /*done*/, int64_t /*all*/) {}

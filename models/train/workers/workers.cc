@@ -24,6 +24,7 @@ struct Say {
   bool called = false;
   bool token = false;          // the reason is its token's
   char reason[kLongest] = {};  // why to end; ends with a zero
+  WorkerTimes times;
 };
 
 }  // namespace
@@ -218,7 +219,8 @@ std::string Agreement::Reason() const {
 }
 
 Agreement::Decision Agreement::Decide(const std::string& stop, bool measures,
-                                      bool wants) const {
+                                      bool wants,
+                                      const WorkerTimes& times) const {
   if (!agreed_.empty()) return {agreed_};
   const std::string token = mine_ == nullptr ? "" : mine_->Reason();
   if (!workers_.several()) {
@@ -231,9 +233,11 @@ Agreement::Decision Agreement::Decide(const std::string& stop, bool measures,
   say.called = workers_.called();
   say.token = !token.empty();
   (say.token ? token : stop).copy(say.reason, Say::kLongest - 1);
+  say.times = times;
   std::vector<Say> all = workers_.GatherEach("decision", say);
   Decision decision = {"", all[0].measures, all[0].meets, all[0].called};
   for (int rank = 0; rank < workers_.size(); ++rank) {
+    decision.times.push_back(all[rank].times);
     all[rank].reason[Say::kLongest - 1] = '\0';
     std::string reason = all[rank].reason;
     if (reason.empty()) continue;

@@ -17,6 +17,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "dist/worker_times.h"
 #include "engine/runtime/collective.h"
 #include "engine/runtime/subtrees.h"
 #include "engine/status.h"
@@ -159,16 +160,17 @@ class Agreement final : public StopToken {
   const std::string& agreed() const { return agreed_; }  // asks nobody
 
   struct Decision {
-    std::string stop;      // why to end; empty: go on
-    bool measure = false;  // the next step
-    bool meet = false;     // before it
-    bool regroup = false;  // before it: some wait to come in
+    std::string stop;                     // why to end; empty: go on
+    bool measure = false;                 // the next step
+    bool meet = false;                    // before it
+    bool regroup = false;                 // before it: some wait to come in
+    std::vector<WorkerTimes> times = {};  // of all, by rank
   };
   // Ends where a token or `stop` of any worker says so; whether to measure is
   // what rank 0 `measures`, and to meet what it `wants`; it is asked whether
-  // some wait.
-  Decision Decide(const std::string& stop, bool measures,
-                  bool wants = false) const;
+  // some wait. All hear the `times` of each.
+  Decision Decide(const std::string& stop, bool measures, bool wants = false,
+                  const WorkerTimes& times = {}) const;
 
  private:
   const Workers& workers_;

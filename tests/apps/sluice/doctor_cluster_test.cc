@@ -1,24 +1,33 @@
 // sluice doctor --cluster.
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <cstdlib>
+#include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "dist/net/tls.h"
 #include "tests/places.h"
 #include "tests/support/error_text.h"
 #include "tests/support/launched.h"
 #include "tests/support/program.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sluice {
 namespace {
 
 using nlohmann::json;
 using testing::Contains;
+using testing::kLauncher;
 using testing::Outcome;
 using testing::RunJob;
+using testing::RunProgram;
+using testing::TemporaryFolder;
+using testing::Words;
 
 const std::string kDoctor = SLUICE_BIN_DIR "/sluice doctor --cluster";
 
@@ -80,6 +89,38 @@ TEST_CASE("ranks that would train other bits are warned of") {
       outcome.out.find("with avx") != std::string::npos) {
     CHECK(Contains(outcome.out, "warning: different instruction sets"));
   }
+}
+
+TEST_CASE("the doctor says whose certificates there are, and until when") {
+  if (!dist::HasTls()) return;
+  const TemporaryFolder folder;
+  const auto job = [&](const Words& options, const std::string& arguments) {
+    const Outcome outcome = RunJob(2, kDoctor + arguments, options);
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    return outcome.out;
+  };
+  // The launcher's own are new.
+  std::string out = job({"--tls"}, "");
+  CHECK(Contains(out, ", certificate of worker 1 of job "));
+  CHECK_FALSE(Contains(out, "expires in"));
+  const auto make = [&](const std::string& name, const std::string& days) {
+    REQUIRE(RunProgram(kLauncher, {"-n", "2", "--make-certificates",
+                                   folder / name, "--valid-days", days})
+                .code == 0);
+    return Words{"--certificates", folder / name};
+  };
+  out = job(make("short", "3"), "");
+  CHECK(Contains(out, "warning: the certificate of rank 0 expires in 3 days"));
+  CHECK(Contains(out, "warning: the certificate of rank 1 expires in 3 days"));
+  CHECK_FALSE(Contains(job(make("long", "8"), ""), "expires in"));
+
+  out = job(make("told", "30"), " --json");
+  const json facts = json::parse(out.substr(4, out.find('\n') - 4));
+  CHECK(facts["certificate"].get<std::string>().ends_with("/worker/0"));
+  const auto left =
+      facts["certificate_expires"].get<int64_t>() - std::time(nullptr);
+  CHECK(std::abs(left - 30 * 24 * 3600) < 120);
 }
 
 TEST_CASE("one process is no cluster") {

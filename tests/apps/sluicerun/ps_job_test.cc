@@ -140,6 +140,7 @@ TEST_CASE("processes with their own speeds learn, and others go on") {
     CHECK(std::stod(outcome.out.substr(at + 16)) > 0.3);
     CHECK(Contains(outcome.out, "\"staleness_mean\":"));
     CHECK(Contains(outcome.out, "\"staleness_max\":"));
+    CHECK(Contains(outcome.out, "\"examples_per_second_by_rank\":["));
     // 60 steps, of three at once.
     CHECK(SavedStep(folder / "log") == 60);
     CHECK(NewestTensors(folder / "log").at("global_step").At(0) == 60);

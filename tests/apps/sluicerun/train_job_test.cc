@@ -92,6 +92,35 @@ TEST_CASE("processes train what one trains, and speak with one voice") {
   }
 }
 
+TEST_CASE("a job says how fast each process is, and how long each waits") {
+  for (const int size : {1, 3}) {
+    const std::vector<std::string> more = {"--epochs", "2", "--log-every", "5"};
+    const Outcome text = RunJob(size, more);
+    CAPTURE(text.err);
+    CHECK(text.code == 0);
+    CHECK(Contains(text.err, " examples/s (") == (size > 1));
+    CHECK(Contains(text.err, " per worker") == (size > 1));
+
+    const Outcome told = RunJob(size, {more[0], more[1], "--json"});
+    const auto steps = EventsOf(told, "step");
+    REQUIRE_FALSE(steps.empty());
+    const auto& last = steps.back();
+    const char* const each = "examples_per_second_per_worker";
+    const char* const waits = "exchange_wait_by_rank";
+    CHECK(last.contains(each) == (size > 1));
+    CHECK(last.contains(waits) == (size > 1));
+    CHECK_FALSE(last.contains("examples_per_second_by_rank"));  // alike
+    if (size == 1) continue;
+    CHECK(last[each].get<double>() ==
+          doctest::Approx(last["examples_per_second"].get<double>() / size));
+    REQUIRE(last[waits].size() == 3);
+    for (const double wait : last[waits]) {
+      CHECK(wait >= 0);
+      CHECK(wait <= 1);
+    }
+  }
+}
+
 TEST_CASE("processes of one host share what may be read ahead") {
   double alone = 0;
   for (const int size : {1, 4}) {

@@ -1,6 +1,7 @@
 #include "dist/membership/stalls.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <chrono>
 #include <mutex>
@@ -8,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/dist/collective/hosts.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/support/error_text.h"
 
@@ -57,10 +59,22 @@ TEST_CASE("who has not come is named after the limit and each time after it") {
                                  "where others have been waiting for 1 s"});
 }
 
+TEST_CASE("of several hosts that of a rank is named, too") {
+  Stalls stalls(3, milliseconds(1000), {"a", "b", "10.0.0.3"});
+  stalls.Heard(0, 8, "sum/a");
+  CHECK(stalls.Pass(milliseconds(100)) ==
+        "ranks 1 (b), 2 (10.0.0.3) of 3 have not come to 'sum/a', where others "
+        "have been waiting for 1 s");
+}
+
 TEST_CASE("a rank that is late is named, and the job goes on") {
   const testing::Watchdog watchdog;
-  for (const int late : {0, 1, 2}) {
-    CAPTURE(late);
+  for (const int late : {0, 1, 2, 3, 4}) {
+    // One host, or three.
+    const bool one = late < 3;
+    const std::string name = one ? fmt::format("rank {}", late)
+                                 : fmt::format("rank {0} (host{0})", late - 3);
+    CAPTURE(name);
     std::mutex mutex;
     std::string said;
     GroupOptions options;
@@ -70,17 +84,19 @@ TEST_CASE("a rank that is late is named, and the job goes on") {
       said += std::string(line) + "\n";
     };
     {
-      testing::Groups groups = testing::JoinAll(3, options);
+      testing::Groups groups =
+          one ? testing::JoinAll(3, options)
+              : testing::JoinOn({0, 1, 2}, Algorithm::kAuto,
+                                testing::Wires::kTcp, options);
       const auto statuses = testing::OnAll(groups, [&](Group& group) -> Status {
         for (int step = 0; step < 3; ++step) {
-          if (step == 1 && group.rank() == late) {
+          if (step == 1 && group.rank() == late % 3) {
             // Until it has been said.
-            const std::string name = "rank " + std::to_string(late) + " of 3";
             for (bool named = false; !named;) {
               std::this_thread::sleep_for(milliseconds(10));
               const std::lock_guard lock(mutex);
-              named =
-                  said.find(name + " has not come to ") != std::string::npos;
+              named = said.find(name + " of 3 has not come to ") !=
+                      std::string::npos;
             }
           }
           SLUICE_RETURN_IF_ERROR(group.Barrier(step == 1 ? "lunch" : "work"));

@@ -114,6 +114,15 @@ TEST_CASE("what is sent both ways at once arrives, however it is cut") {
   }
 }
 
+TEST_CASE("when a certificate expires is known to the second") {
+  if (!HasTls()) return;
+  const Authority authority = Authority::Create("job").ValueOrThrow();
+  const auto now = std::chrono::system_clock::now();
+  const auto expires = Issued(authority, 0, kHour * 100)->expires();
+  CHECK(expires > now + kHour * 100 - std::chrono::seconds(2));
+  CHECK(expires < now + kHour * 100 + std::chrono::minutes(1));
+}
+
 TEST_CASE("the end of a peer is its end, not garbage") {
   if (!HasTls()) return;
   const Authority authority = Authority::Create("job").ValueOrThrow();

@@ -335,6 +335,25 @@ TEST_CASE("a loss that is no number is one of the admitted") {
   CHECK(over.rows == 4);
 }
 
+TEST_CASE("who waits hears for whom") {
+  Admission admission(4, 1);
+  const auto ask = [&](Kind kind, int rank) {
+    // Of six examples two each: rank 3 has none.
+    const Admission::Answer answer =
+        admission.Ask({kind, rank, 0, 2, 6, 1, 0.5F, 8}).ValueOrThrow();
+    CHECK(ParseAdmissionAnswer(TextOf(answer))->awaited == answer.awaited);
+    return answer;
+  };
+  using Ranks = std::vector<int64_t>;
+  CHECK(ask(Kind::kAwait, 3).awaited == Ranks{0, 1, 2, 3});  // nothing is known
+  CHECK(ask(Kind::kOffer, 1).awaited == Ranks{0, 2});
+  CHECK(ask(Kind::kOffer, 0).awaited == Ranks{2});
+  CHECK(ask(Kind::kAwait, 1).awaited == Ranks{2});
+  CHECK(ask(Kind::kOffer, 2).reply == Reply::kApply);
+  CHECK(ask(Kind::kAwait, 0).awaited == Ranks{2});
+  CHECK(ask(Kind::kBegin, 3).awaited == Ranks{2});
+}
+
 TEST_CASE("texts that are no questions and no answers") {
   const std::string good = TextOf(
       AdmissionCall{1, 3, 1, {Kind::kOffer, 2, 5, 4, 12, 0.5F, 0.1F, 12}});

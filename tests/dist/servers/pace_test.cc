@@ -19,7 +19,7 @@ namespace sluice::dist {
 namespace {
 
 using sluice::testing::Contains;
-using Answer = Pace::Answer;
+using Reply = Pace::Reply;
 
 // Workers as threads would be: asking, computing a round or in a meeting, in
 // any order. It keeps books of its own.
@@ -107,21 +107,22 @@ class Schedule {
     Worker& worker = workers_[rank];
     if (random_() % 40 == 0) worker.wants = true;
     if (worker.wants && !expected_) expected_ = Most();
-    const Answer answer =
+    const Reply answer =
         pace_.Ask({static_cast<int>(rank), worker.done, worker.wants})
-            .ValueOrThrow();
+            .ValueOrThrow()
+            .reply;
     worker.said = worker.done;
     const bool meets = expected_ && worker.done == *expected_;
-    CHECK((answer == Answer::kMeet) == meets);
+    CHECK((answer == Reply::kMeet) == meets);
     if (!meets) {
       // That the others have done more than they have said is not known.
-      CHECK((answer == Answer::kWait) == (worker.done - FewestSaid() > lead_));
+      CHECK((answer == Reply::kWait) == (worker.done - FewestSaid() > lead_));
     }
-    if (answer == Answer::kMeet) {
+    if (answer == Reply::kMeet) {
       worker.state = State::kMeets;
       return true;
     }
-    if (answer == Answer::kWait) return false;
+    if (answer == Reply::kWait) return false;
     // A meeting has no rounds behind it until all are there.
     if (expected_) CHECK(worker.done < *expected_);
     largest_lead_ = std::max(largest_lead_, worker.done - Fewest());
@@ -177,31 +178,49 @@ TEST_CASE("random schedules keep the lead, meet together and never stick") {
 TEST_CASE("the fast one waits for the slowest, and with any lead never does") {
   Pace bound(2, 2), any(2, Pace::kAnyLead);
   for (int64_t round = 0; round < 3; ++round) {
-    CHECK(*bound.Ask({0, round, false}) == Answer::kGo);
+    CHECK(bound.Ask({0, round, false})->reply == Reply::kGo);
   }
-  CHECK(*bound.Ask({0, 3, false}) == Answer::kWait);
-  CHECK(*bound.Ask({1, 0, false}) == Answer::kGo);
-  CHECK(*bound.Ask({0, 3, false}) == Answer::kWait);  // it is not done
-  CHECK(*bound.Ask({1, 1, false}) == Answer::kGo);
-  CHECK(*bound.Ask({0, 3, false}) == Answer::kGo);
+  CHECK(bound.Ask({0, 3, false})->reply == Reply::kWait);
+  CHECK(bound.Ask({1, 0, false})->reply == Reply::kGo);
+  CHECK(bound.Ask({0, 3, false})->reply == Reply::kWait);  // it is not done
+  CHECK(bound.Ask({1, 1, false})->reply == Reply::kGo);
+  CHECK(bound.Ask({0, 3, false})->reply == Reply::kGo);
   for (int64_t round = 0; round < 100; ++round) {
-    CHECK(*any.Ask({0, round, false}) == Answer::kGo);
+    CHECK(any.Ask({0, round, false})->reply == Reply::kGo);
   }
+}
+
+TEST_CASE("who waits hears for whom, and rank 0 how all are doing") {
+  Pace pace(3, 0);
+  const auto ask = [&](int rank, int64_t round, int64_t examples) {
+    return pace.Ask({rank, round, false, {examples, 2, 1}}).ValueOrThrow();
+  };
+  CHECK(ask(2, 0, 5).times.empty());
+  const Pace::Answer first = ask(0, 0, 6);
+  CHECK(first.times ==
+        std::vector<WorkerTimes>{{6, 2, 1}, {0, 0, 0}, {5, 2, 1}});
+  CHECK(ask(2, 1, 7) == Pace::Answer{Reply::kWait, {2}, 0});
+  CHECK(ask(0, 1, 8) == Pace::Answer{Reply::kWait, {0, 2}, 1});
+  CHECK(ask(1, 0, 9) == Pace::Answer{Reply::kGo});
+  CHECK(ask(1, 1, 9).reply == Reply::kGo);  // all have done one
+  // Who goes on waits no more.
+  CHECK(ask(0, 1, 8).times[1] == WorkerTimes{9, 2, 1});
+  CHECK(ask(1, 2, 9) == Pace::Answer{Reply::kWait, {1, 2}, 0});
 }
 
 TEST_CASE("a meeting is where nobody has been, and the others come to it") {
   Pace pace(2, Pace::kAnyLead);
   for (int64_t round = 0; round < 5; ++round) {
-    CHECK(*pace.Ask({0, round, false}) == Answer::kGo);
+    CHECK(pace.Ask({0, round, false})->reply == Reply::kGo);
   }
-  CHECK(*pace.Ask({1, 0, true}) == Answer::kGo);
-  CHECK(*pace.Ask({0, 5, false}) == Answer::kMeet);
+  CHECK(pace.Ask({1, 0, true})->reply == Reply::kGo);
+  CHECK(pace.Ask({0, 5, false})->reply == Reply::kMeet);
   for (int64_t round = 1; round < 5; ++round) {
-    CHECK(*pace.Ask({1, round, true}) == Answer::kGo);
+    CHECK(pace.Ask({1, round, true})->reply == Reply::kGo);
   }
-  CHECK(*pace.Ask({1, 5, true}) == Answer::kMeet);
-  CHECK(*pace.Ask({1, 5, false}) == Answer::kGo);
-  CHECK(*pace.Ask({0, 5, false}) == Answer::kGo);
+  CHECK(pace.Ask({1, 5, true})->reply == Reply::kMeet);
+  CHECK(pace.Ask({1, 5, false})->reply == Reply::kGo);
+  CHECK(pace.Ask({0, 5, false})->reply == Reply::kGo);
 }
 
 TEST_CASE("who asks nonsense is told so") {
@@ -226,17 +245,32 @@ TEST_CASE("leads and calls as text") {
     REQUIRE_FALSE(lead.ok());
     CHECK(Contains(lead.status().message(), "async or ssp:STEPS"));
   }
-  const PaceCall call = {4, 3, Pace::kAnyLead, {2, 7, true}};
+  const PaceCall call = {4, 3, Pace::kAnyLead, {2, 7, true, {100, 9, 8}}};
   const PaceCall read = ParsePaceCall(TextOf(call)).ValueOrThrow();
   CHECK(read.workers == 3);
   CHECK(read.lead == Pace::kAnyLead);
   CHECK(read.question.rank == 2);
   CHECK(read.question.round == 7);
   CHECK(read.question.to_meet);
-  for (const Answer answer : {Answer::kGo, Answer::kWait, Answer::kMeet}) {
-    CHECK(*ParseAnswer(TextOf(answer)) == answer);
+  CHECK(read.question.times == call.question.times);
+  for (const Reply reply : {Reply::kGo, Reply::kWait, Reply::kMeet}) {
+    const Pace::Answer bare = {
+        reply, std::vector<int64_t>(reply == Reply::kWait ? 1 : 0)};
+    CHECK(*ParseAnswer(TextOf(bare)) == bare);
   }
-  CHECK_FALSE(ParseAnswer("stop").ok());
+  const Pace::Answer waits = {Reply::kWait, {0, 2}, 1};
+  CHECK(*ParseAnswer(TextOf(waits)) == waits);
+  const Pace::Answer tells = {
+      Reply::kGo, {}, 0, {{1, 2, 3}, {4, 5, INT64_MAX}}};
+  CHECK(*ParseAnswer(TextOf(tells)) == tells);
+  for (const char* text :
+       {"stop", "go", R"({"reply":"stop"})", R"({"reply":"wait"})",
+        R"({"reply":"wait","waiting":[],"slowest":0})",
+        R"({"reply":"go","examples":[1],"trained":[1,2],"waited":[1]})",
+        R"({"reply":"go","examples":[0.5]})"}) {
+    CAPTURE(text);
+    CHECK_FALSE(ParseAnswer(text).ok());
+  }
   for (const char* text :
        {"", "[]", "{}", R"({"workers":3})",
         R"({"workers":0,"lead":1,"rank":0,"round":0,"meet":false})",

@@ -1,0 +1,187 @@
+// One of several workers is slow, and a training says which: by how long each
+// waits for the others, by its own rate where it has one, and while it is
+// waited for.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "models/train/hooks/hook.h"
+#include "models/train/hooks/scalar_log.h"
+#include "models/train/hooks/throughput.h"
+#include "tests/support/error_text.h"
+#include "tests/support/served_training.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::Contains;
+using testing::JobServers;
+using testing::kSync;
+using testing::Lead;
+using testing::PlainSpec;
+using testing::Task;
+using testing::TemporaryFolder;
+using testing::ToyRun;
+using testing::Trained;
+using testing::TrainOn;
+using testing::TrainWith;
+
+constexpr int kWorkers = 3;
+constexpr int kSlow = 1;
+
+// Of the whole training, as rank 0 has them.
+class WholeRates : public Hook {
+ public:
+  explicit WholeRates(Rates* rates) : rates_(rates) {}
+  void Begin(TrainingRun& run) override { throughput_.Start(run); }
+  void End(TrainingRun& run) override {
+    if (run.workers().leads()) *rates_ = throughput_.Since(run);
+  }
+
+ private:
+  Rates* const rates_;
+  Throughput throughput_;
+};
+
+// Whose worker takes long to read.
+Task SlowTask(Rates* rates) {
+  Task task{.spec =
+                [](int rank) {
+                  TrainerSpec spec = PlainSpec();
+                  spec.input = [rank](const RunContext& run) {
+                    return testing::Points(run).Map([rank](Example&) {
+                      if (rank != kSlow) return;
+                      std::this_thread::sleep_for(milliseconds(3));
+                    });
+                  };
+                  return spec;
+                },
+            .run = ToyRun(2)};
+  task.add_hooks = [rates](Trainer& trainer) {
+    trainer.AddHook(std::make_unique<WholeRates>(rates));
+  };
+  return task;
+}
+
+void CheckSlowWaitsLeast(const std::vector<double>& waits) {
+  REQUIRE(waits.size() == kWorkers);
+  for (int rank = 0; rank < kWorkers; ++rank) {
+    CAPTURE(rank);
+    const double wait = waits[static_cast<size_t>(rank)];
+    CHECK(wait >= 0);
+    CHECK(wait <= 1);
+    if (rank != kSlow) CHECK(wait > waits[kSlow] + 0.1);
+  }
+}
+
+TEST_CASE("in step the slow one is the one that waits least") {
+  const TemporaryFolder folder;
+  Rates rates;
+  Task task = SlowTask(&rates);
+  task.options = [&](int) {
+    return TrainingOptions{.log_dir = folder / "log", .log_every = 10};
+  };
+  for (const Trained& each : TrainWith(kWorkers, task)) {
+    REQUIRE(each.error == "");
+  }
+  CheckSlowWaitsLeast(rates.worker_exchange_waits);
+  CHECK(rates.worker_examples_per_second.empty());  // all are as fast
+
+  std::vector<double> waits(kWorkers);
+  double all = 0, each = 0;
+  for (const ScalarRow& row : ReadScalars(folder / "log").ValueOrThrow()) {
+    if (row.step != 20 || row.set != "train") continue;
+    if (row.name == "examples_per_second") all = row.value;
+    if (row.name == "examples_per_second_per_worker") each = row.value;
+    for (int rank = 0; rank < kWorkers; ++rank) {
+      if (row.name != fmt::format("exchange_wait/rank_{}", rank)) continue;
+      waits[static_cast<size_t>(rank)] = row.value;
+    }
+  }
+  CheckSlowWaitsLeast(waits);
+  CHECK(each > 0);
+  CHECK(each == doctest::Approx(all / kWorkers));
+}
+
+TEST_CASE("workers with their own speeds have rates of their own") {
+  Rates rates;
+  for (const Trained& each :
+       TrainOn(1, kWorkers, /*lead=*/2, SlowTask(&rates))) {
+    REQUIRE(each.error == "");
+  }
+  CheckSlowWaitsLeast(rates.worker_exchange_waits);
+  const std::vector<double>& all = rates.worker_examples_per_second;
+  REQUIRE(all.size() == kWorkers);
+  for (const double rate : all) CHECK(rate > 0);
+  CHECK(rates.examples_per_second ==
+        doctest::Approx(std::accumulate(all.begin(), all.end(), 0.0)));
+}
+
+class Notes : public Reporter {
+ public:
+  void Note(std::string_view) override {}
+  void NoteOfAny(std::string_view line) override {
+    const std::lock_guard lock(mutex_);
+    text_ += std::string(line) + '\n';
+  }
+  std::string text() const { return text_; }
+
+ private:
+  std::mutex mutex_;
+  std::string text_;
+};
+
+// What is said while one worker does nothing for a while.
+std::string SaidInStall(Lead lead, std::optional<int64_t> backups) {
+  Notes notes;
+  JobServers job(1);
+  Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1)};
+  task.options = [&](int rank) {
+    TrainingOptions options;
+    options.reporter = &notes;
+    options.servers = job.For(rank, lead);
+    options.servers.backups = backups;
+    options.servers.stall_note = milliseconds(300);
+    return options;
+  };
+  bool stalled = false;
+  task.after_step = [&](int rank, TrainingRun&) {
+    if (rank != kSlow || std::exchange(stalled, true)) return;
+    std::this_thread::sleep_for(milliseconds(1000));
+  };
+  for (const Trained& each : TrainWith(kWorkers, task)) {
+    REQUIRE(each.error == "");
+  }
+  return notes.text();
+}
+
+TEST_CASE("whoever waits for a slower one says so") {
+  const std::string text = SaidInStall(/*lead=*/0, std::nullopt);
+  CAPTURE(text);
+  CHECK(Contains(text,
+                 "s ranks 0, 2 of 3 have waited for rank 1, which has done the "
+                 "fewest steps\n"));
+  CHECK(std::count(text.begin(), text.end(), '\n') <= 4);  // one of them does
+}
+
+TEST_CASE("whoever waits for contributions says for whose") {
+  const std::string text = SaidInStall(kSync, 0);
+  CAPTURE(text);
+  CHECK(
+      Contains(text, "s rank 0 of 3 has waited for rank 1 to end the step\n"));
+  CHECK_FALSE(Contains(text, "rank 2 of 3"));
+}
+
+}  // namespace
+}  // namespace sluice
