@@ -210,6 +210,8 @@ TEST_CASE("each variable that is missing is named") {
               " not set, though other variables of a launcher are");
   }
   for (const char* name : kNames) {
+    // A user's word to any launcher.
+    if (name == std::string("SLUICE_SERVERS_RETURN")) continue;
     Environment environment(1);
     environment.variables = {{name, "1"}};
     CHECK(environment.ErrorOf().find("not set") != std::string::npos);

@@ -122,9 +122,56 @@ TEST_CASE("TF_CONFIG as it is: the chief is rank 0, the workers follow") {
     CHECK(info.port == place.port);
     CHECK(info.token == std::string(64, 'f'));
   }
-  CHECK(Has(Refused({{"TF_CONFIG",
-                      Config(cluster, R"("type": "evaluator", "index": 0)")}}),
-            "this is evaluator 0"));
+  const auto evaluator =
+      *Read({{"TF_CONFIG",
+              Config(cluster, R"("type": "evaluator", "index": 0)")}})
+           .ValueOrThrow();
+  CHECK(evaluator.evaluates);
+  CHECK(evaluator.size == 1);
+}
+
+TEST_CASE("servers of a cluster are known to all, and one to itself") {
+  const Place place;
+  const std::string cluster = R"("chief": ["a:1"], "worker": ["b:2", "c:3"],
+                                 "ps": ["b:4", "d:5"])";
+  struct Case {
+    std::string type;
+    int index, rank, server, local_size;
+  };
+  for (const Case& one : std::vector<Case>{{"chief", 0, 0, -1, 1},
+                                           {"worker", 1, 2, -1, 1},
+                                           {"ps", 0, -1, 0, 1},
+                                           {"ps", 1, -1, 1, 1}}) {
+    Variables variables = {
+        {"SLUICE_CONFIG",
+         Config(cluster, fmt::format(R"("type": "{}", "index": {})", one.type,
+                                     one.index))},
+        {"SLUICE_TOKEN_FILE", place.path}};
+    const auto info = *Read(variables).ValueOrThrow();
+    CAPTURE(one.type);
+    CHECK(info.rank == one.rank);
+    CHECK(info.size == 3);
+    CHECK(info.server == one.server);
+    CHECK(info.local_size == one.local_size);
+    CHECK(info.ends_servers);
+    CHECK_FALSE(info.servers_return);
+    CHECK_FALSE(info.evaluates);
+    CHECK(info.token == std::string(64, 'f'));
+    REQUIRE(info.servers.size() == 2);
+    CHECK(info.servers[1].host == "d");
+    CHECK(info.servers[1].port == 5);
+    variables["SLUICE_SERVERS_RETURN"] = "1";
+    CHECK((*Read(variables).ValueOrThrow()).servers_return);
+    variables["SLUICE_SERVERS_RETURN"] = "yes";
+    CHECK(Has(Refused(variables), "SLUICE_SERVERS_RETURN=yes is neither"));
+  }
+  // One worker alone has somebody to know, too.
+  const auto alone =
+      *Read({{"SLUICE_CONFIG", Config(R"("worker": ["h:1"], "ps": ["h:2"])",
+                                      R"("type": "worker", "index": 0)")},
+             {"SLUICE_TOKEN_FILE", place.path}})
+           .ValueOrThrow();
+  CHECK(alone.token.size() == 64);
 }
 
 TEST_CASE("SLUICE_CONFIG names the secrets' files") {
@@ -188,8 +235,11 @@ TEST_CASE("what makes no sense in a cluster is named") {
             "index is 18446744073709551615"},
            {Config(R"("worker": ["a:1"])", R"("type": "chief", "index": 0)"),
             "chief 0, but the cluster has 0"},
-           {Config(R"("worker": ["a:1"], "ps": ["b:1"])", task),
-            "without ps"}}) {
+           {Config(R"("ps": ["b:1"])", R"("type": "ps", "index": 0)"),
+            "no chief and no worker"},
+           {Config(R"("worker": ["a:1"], "ps": ["b:1"])",
+                   R"("type": "ps", "index": 1)"),
+            "ps 1, but the cluster has 1"}}) {
     CAPTURE(bad.text);
     CHECK(Has(Refused({{"SLUICE_CONFIG", bad.text}}), bad.part));
   }

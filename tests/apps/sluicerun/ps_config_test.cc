@@ -47,8 +47,6 @@ class ConfigJob {
   ConfigJob(int workers, int servers, const Words& flags)
       : workers_(workers), servers_(servers), flags_(flags) {}
 
-  Words secrets = {"SLUICE_TOKEN_FILE=" + testing::TokenFile(folder_)};
-
   std::unique_ptr<Process> Start(const std::string& job, int index,
                                  const Words& more = {}) const {
     const auto workers = static_cast<size_t>(workers_);
@@ -85,6 +83,11 @@ class ConfigJob {
 
  private:
   const TemporaryFolder folder_;
+
+ public:
+  Words secrets = {"SLUICE_TOKEN_FILE=" + testing::TokenFile(folder_)};
+
+ private:
   const int workers_, servers_;
   const Words flags_;
   const std::vector<int> ports_ =

@@ -114,6 +114,11 @@ TEST_CASE("processes in step train the bits of a ring, encrypted too") {
   Train(2, 0, flags("ring"));
   Train(2, 2, flags("sync"));
   CheckSame(folder / "sync", folder / "ring");
+  // Sums of two have one order.
+  Words leaves = flags("leaves");
+  leaves.insert(leaves.end(), {"--virtual-workers", "2"});
+  Train(1, 0, leaves);
+  CheckSame(folder / "sync", folder / "leaves");
   Words words = Job(2, 1, flags("tls"));
   words.insert(words.begin(), "--tls");
   const Outcome outcome = testing::RunProgram(kLauncher, words);

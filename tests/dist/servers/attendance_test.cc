@@ -61,7 +61,7 @@ TEST_CASE("a training ends by rank 0's word or by who stays away") {
       }
       const bool word = random() % 64 == 0;
       if (word) attendance.TrainingEnded();
-      const auto ended = attendance.Ended(begin + milliseconds(now));
+      auto ended = attendance.Ended(begin + milliseconds(now));
       const auto away = std::find_if(
           diaries.begin(), diaries.end(),
           [&](const Diary& one) { return StaysAway(one, now, back); });
