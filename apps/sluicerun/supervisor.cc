@@ -229,9 +229,8 @@ void Supervisor::NoteEnd(size_t i) {
   const bool goes_on = roster_ != nullptr && GoesOn(i);
   if (goes_on || (rank.serves() ? served_ : *rank.code == 0)) return;
   if (rank.serves() && Replaced(rank)) return;
-  const bool told = interrupt_ != 0 && *rank.code == kSignalBase + interrupt_;
-  if (!first_failure_ || (!told && KilledBefore(rank))) first_failure_ = i;
-  if (told) return;
+  if (!first_failure_ || KilledBefore(rank)) first_failure_ = i;
+  if (interrupt_ != 0 && *rank.code == kSignalBase + interrupt_) return;
   if (rank.remote && rank.signal == 0 && !ending_) {
     if (!end_at_) end_at_ = Clock::now() + kRelaysLate;
   } else {
