@@ -71,7 +71,7 @@ TEST_CASE("a training ends by rank 0's word or by who stays away") {
       }
       CHECK(attendance.Missing() == never);
       if (word) {
-        CHECK(ended.ValueOrThrow());
+        CHECK(*ended);
         ++words;
         end = true;
       } else if (away != diaries.end()) {
@@ -91,7 +91,7 @@ TEST_CASE("a training ends by rank 0's word or by who stays away") {
         ++missing;
         end = true;
       } else {
-        CHECK(!ended.ValueOrThrow());
+        CHECK(!*ended);
       }
     }
   }
