@@ -34,10 +34,11 @@ double RateOf(const std::string& log_dir) {
     if (std::exchange(before, row.step) >= kWarmUp) rates.push_back(row.value);
   }
   if (rates.empty()) {
-    throw Error(Code::kFailedPrecondition,
-                fmt::format("'{0}' has no examples/s of a step after the {1}th "
-                            "without those up to the {1}th (--log-every)",
-                            log_dir, kWarmUp));
+    throw Error(
+        Code::kFailedPrecondition,
+        fmt::format("'{}' has no examples/s of a step after the {}th that "
+                    "is not of earlier ones, too (--log-every)",
+                    log_dir, kWarmUp));
   }
   return Median(std::move(rates));
 }
