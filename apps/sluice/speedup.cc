@@ -25,17 +25,18 @@ struct Run {
   double rate = 0;  // examples/s
 };
 
+// A row's rate is of all steps since the row before.
 double RateOf(const std::string& log_dir) {
   std::vector<double> rates;
+  int64_t before = 0;  // the step of that
   for (const ScalarRow& row : ReadScalars(log_dir).ValueOrThrow()) {
-    if (row.set == "train" && row.name == "examples_per_second" &&
-        row.step > kWarmUp) {
-      rates.push_back(row.value);
-    }
+    if (row.set != "train" || row.name != "examples_per_second") continue;
+    if (std::exchange(before, row.step) >= kWarmUp) rates.push_back(row.value);
   }
   if (rates.empty()) {
     throw Error(Code::kFailedPrecondition,
-                fmt::format("'{}' has no examples/s of a step after the {}th",
+                fmt::format("'{0}' has no examples/s of a step after the {1}th "
+                            "without those up to the {1}th (--log-every)",
                             log_dir, kWarmUp));
   }
   return Median(std::move(rates));

@@ -28,14 +28,15 @@ Outcome Speedup(Words arguments) {
   return testing::RunProgram(SLUICE_BIN_DIR "/sluice", arguments);
 }
 
-// A training's folder with these rates of steps 20, 40, ...
+// A training's folder with these rates of steps `every`, twice that, ...
 std::string Add(const TemporaryFolder& folder, const std::string& name,
-                const std::string& who, const std::vector<double>& rates) {
+                const std::string& who, const std::vector<double>& rates,
+                int64_t every = 20) {
   std::string log_dir = folder / name;
   const auto log = ScalarLog::Open(log_dir, 0, true).ValueOrThrow();
   int64_t step = 0;
   for (const double rate : rates) {
-    step += 20;
+    step += every;
     for (const ScalarRow& row :
          {ScalarRow{1, step, "train", "loss", 7},
           ScalarRow{1, step, "train", "examples_per_second", rate},
@@ -79,6 +80,18 @@ TEST_CASE("rows are medians of runs after 100 steps, beside the fewest") {
   const auto last = testing::LastObject(json.out);
   CHECK(last["workers"] == 4);
   CHECK(last["speedup"].get<double>() == doctest::Approx(310 / 97.5));
+}
+
+// That of step 150 is of the first 100, too.
+TEST_CASE("a row counts where all of its steps are after the 100th") {
+  const TemporaryFolder folder;
+  const std::string seldom =
+      Add(folder, "seldom", Who(1, 1), {900, 100, 120, 110}, 150);
+  const Outcome outcome = Speedup({seldom, "--json"});
+  CHECK(outcome.code == 0);
+  CHECK(testing::LastObject(outcome.out)["examples_per_second"] == 110);
+  CheckError(Speedup({Add(folder, "once", Who(1, 1), {900}, 150)}), "sluice", 1,
+             "no examples/s of a step after the 100th");
 }
 
 TEST_CASE("folders that do not say enough are one line") {
