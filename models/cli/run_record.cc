@@ -55,6 +55,12 @@ Status Parse(const std::string& text, RunRecord* record) {
   if (json.Has("job")) {  // since there are restarts
     SLUICE_ASSIGN_OR_RETURN(record->job, json.String("job"));
   }
+  if (json.Has("since")) {  // since it is known
+    SLUICE_ASSIGN_OR_RETURN(record->since, json.Int("since"));
+    SLUICE_ASSIGN_OR_RETURN(record->workers, json.Int("workers"));
+    SLUICE_ASSIGN_OR_RETURN(record->devices, json.Int("devices"));
+    SLUICE_ASSIGN_OR_RETURN(record->nodes, json.Int("nodes"));
+  }
   if (json.Has("ended")) {
     SLUICE_ASSIGN_OR_RETURN(record->ended, json.Bool("ended"));
   }
@@ -80,6 +86,16 @@ std::optional<RunRecord> ReadableRecord(const std::string& log_dir) {
   RunRecord record;
   if (!Parse(*text, &record).ok()) return std::nullopt;
   return record;
+}
+
+// After which step a training that is at `step` is done by those of `now`,
+// where `before` is its record until then. It may have gone back.
+int64_t Since(const std::optional<RunRecord>& before, const RunRecord& now,
+              int64_t step) {
+  const bool same = before && before->since && before->workers == now.workers &&
+                    before->devices == now.devices &&
+                    before->nodes == now.nodes;
+  return same ? std::min(*before->since, step) : step;
 }
 
 void Write(const std::string& log_dir, const nlohmann::ordered_json& json) {
@@ -266,14 +282,28 @@ FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec) {
 }
 
 void RecordRun::Begin(TrainingRun& run) {
+  const std::string& log_dir = run.options().log_dir;
   for (const auto& [name, value] : *found_) record_.flags[name] = value;
-  nlohmann::ordered_json json = {
-      {"format", kFormat},          {"version", 1},
-      {"program", record_.program}, {"sluice", record_.version},
-      {"model", record_.model},     {"workers", run.workers().size()},
-      {"nodes", record_.nodes},     {"job", record_.job},
-      {"flags", record_.flags},     {"class_names", run.class_names()}};
-  Write(run.options().log_dir, json);
+  const MirroredDevices& mirrored = run.options().mirrored;
+  record_.workers = run.workers().size();
+  record_.devices =
+      record_.workers *
+      (mirrored.any() ? static_cast<int64_t>(mirrored.devices.size()) : 1);
+  record_.since = Since(ReadableRecord(log_dir), record_, run.step());
+  nlohmann::ordered_json json = {{"format", kFormat},
+                                 {"version", 1},
+                                 {"program", record_.program},
+                                 {"sluice", record_.version},
+                                 {"model", record_.model},
+                                 {"workers", record_.workers},
+                                 {"devices", record_.devices},
+                                 {"nodes", record_.nodes},
+                                 {"since", *record_.since},
+                                 {"job", record_.job},
+                                 {"higher_is_better", record_.higher_is_better},
+                                 {"flags", record_.flags},
+                                 {"class_names", run.class_names()}};
+  Write(log_dir, json);
 }
 
 void NoteEnd(const std::string& log_dir) {

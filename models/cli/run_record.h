@@ -3,10 +3,15 @@
 //
 //   run.json := {"format": "sluice.run", "version": 1, "program": NAME,
 //                "sluice": VERSION, "model": NAME,
-//                "workers": N, "nodes": N, "job": NAME,
+//                "workers": N, "devices": N, "nodes": N, "since": STEP,
+//                "job": NAME, "higher_is_better": true,
 //                "flags": {NAME: VALUE as text, ...},
 //                "class_names": [NAME, ...],
 //                "ended": true}
+//
+// It is trained by so many processes, which have so many devices together, on
+// so many hosts, after step `since`: before, they may have been others. Whether
+// a higher value is better is of the first metric, as the program says.
 //
 // It has ended when all its steps are done or it was stopped early, and not
 // when it was interrupted. The names of the classes are for people and other
@@ -34,8 +39,12 @@ struct RunRecord {
   std::string version;  // of Sluice
   std::string model;    // for people
   FlagValues flags;
-  int nodes = 1;    // hosts that train it; written, not read
+  int64_t workers = 1, devices = 1;  // processes, and devices of all of them
+  int64_t nodes = 1;                 // hosts that train it
+  // The step after which it is trained by these; nullopt: not known.
+  std::optional<int64_t> since = std::nullopt;
   std::string job;  // dist::JobName() where it began or went on last
+  bool higher_is_better = true;  // written, not read
   bool ended = false;
 };
 
