@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "graph/near_misses.h"
 #include "models/cli/command_flags.h"
@@ -62,13 +63,17 @@ class Reader {
   std::vector<std::string> Further() {
     CommandFlags flags = Flags();
     FlagValues values;
-    if (!given_.config.empty()) values = FromConfig(given_.config, flags);
+    if (!given_.config.empty()) {
+      values = FromConfig(given_.config, flags, &recorded_);
+    }
     for (const auto& [name, value] : values) flags.Give(name, value);
     const std::string log_dir = flags.values["log-dir"].value_or("");
     const bool restart = flags.values["restart"].has_value();
     if (!log_dir.empty() && !restart &&
         line_.command != CommandLine::Command::kBench) {
-      values.merge(FromRecord(log_dir, flags, spec_, &line_.notes));
+      FlagValues of_training = FromRecord(log_dir, flags, spec_, &line_.notes);
+      for (const auto& [name, value] : of_training) recorded_.insert(name);
+      values.merge(of_training);
     }
     std::vector<std::string> further;
     for (const auto& [name, value] : values) {
@@ -82,11 +87,11 @@ class Reader {
     return further;
   }
 
-  const std::vector<std::string>& notes() const { return line_.notes; }
-
-  // The rest, once all arguments were read; `notes` are the line's.
-  ParsedCommandLine Finish(std::vector<std::string> notes) {
-    line_.notes = std::move(notes);
+  // The rest, once all arguments were read. `first` has read those that were
+  // given, and may be this one.
+  ParsedCommandLine Finish(const Reader& first) {
+    line_.notes = first.line_.notes;
+    recorded_ = first.recorded_;
     line_.record = Record();
     try {
       if (spec_.defaults) spec_.defaults(line_.run);
@@ -135,9 +140,7 @@ class Reader {
     if (line_.command == CommandLine::Command::kPredict) {
       line_.run.bad_examples = std::make_shared<BadExamples>(INT64_MAX);
     }
-    const bool trained = line_.command != CommandLine::Command::kTrain &&
-                         line_.command != CommandLine::Command::kBench;
-    if (trained && line_.training.log_dir.empty() &&
+    if (OfTrained() && line_.training.log_dir.empty() &&
         line_.training.weights.empty() && line_.exported.empty()) {
       return {{},
               Usage("no trained model: give --log-dir, the folder it was "
@@ -181,10 +184,17 @@ class Reader {
     return "";
   }
 
+  // Whether the command that was read is of what was trained.
+  bool OfTrained() const {
+    return line_.command != CommandLine::Command::kTrain &&
+           line_.command != CommandLine::Command::kBench;
+  }
+
   // Those of the command that was read.
   CommandFlags Flags() const {
     CommandFlags flags;
     flags.train = line_.command == CommandLine::Command::kTrain;
+    flags.trained = OfTrained();
     for (const CLI::App* command :
          app_.get_subcommands([](const CLI::App*) { return true; })) {
       for (const CLI::Option* option : command->get_options()) {
@@ -227,6 +237,7 @@ class Reader {
   CLI::App app_;
   CommandLine line_;
   GivenFlags given_;
+  std::set<std::string> recorded_;  // of what is set, by records
 };
 
 }  // namespace
@@ -237,11 +248,11 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv,
   Reader reader(spec);
   if (const auto code = reader.Read(arguments)) return {{}, code};
   const std::vector<std::string> further = reader.Further();
-  if (further.empty()) return reader.Finish(reader.notes());
+  if (further.empty()) return reader.Finish(reader);
   arguments.insert(arguments.end(), further.begin(), further.end());
   Reader completed(spec);
   if (const auto code = completed.Read(arguments)) return {{}, code};
-  return completed.Finish(reader.notes());
+  return completed.Finish(reader);
 }
 
 }  // namespace sluice

@@ -105,15 +105,15 @@ void Write(const std::string& log_dir, const nlohmann::ordered_json& json) {
           "\n"));
 }
 
-// The flags of a JSON file.
-FlagValues ReadFlags(const std::string& path) {
+// The flags of a JSON file, and whether it is a record.
+std::pair<FlagValues, bool> ReadFlags(const std::string& path) {
   const std::string text = FileSystem::Default().Read(path).ValueOrThrow();
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) {
     throw Error(Code::kDataLoss,
                 fmt::format("'{}' is no JSON object of flags", path));
   }
-  if (json.contains("format")) return ParseOrThrow(text, path).flags;
+  if (json.contains("format")) return {ParseOrThrow(text, path).flags, true};
   FlagValues flags;
   for (const auto& [name, value] : json.items()) {
     if (value.is_string()) {
@@ -127,7 +127,7 @@ FlagValues ReadFlags(const std::string& path) {
                               path, name, value.dump()));
     }
   }
-  return flags;
+  return {flags, false};
 }
 
 // Whether it is a pattern of files in a folder of this machine.
@@ -166,8 +166,9 @@ void CommandFlags::Give(const std::string& name, const std::string& value) {
   }
 }
 
-FlagValues FromConfig(const std::string& path, const CommandFlags& flags) {
-  FlagValues values = ReadFlags(path);
+FlagValues FromConfig(const std::string& path, const CommandFlags& flags,
+                      std::set<std::string>* recorded) {
+  auto [values, is_record] = ReadFlags(path);
   for (const auto& [name, value] : values) {
     if (flags.known.contains(name)) continue;
     const std::vector<std::string_view> known(flags.known.begin(),
@@ -179,6 +180,10 @@ FlagValues FromConfig(const std::string& path, const CommandFlags& flags) {
   std::erase_if(values,
                 [&](const auto& flag) { return !MayAdd(flags, flag.first); });
   return values;
+  if (!is_record) return values;
+  // What that training began with is not what it has trained.
+  if (flags.trained) values.erase(kWeights);
+  for (const auto& [name, value] : values) recorded->insert(name);
 }
 
 FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,

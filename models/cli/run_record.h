@@ -66,7 +66,8 @@ bool HasEnded(const std::string& log_dir);
 
 // The flags of a command, by name without "--".
 struct CommandFlags {
-  bool train = false;  // it is the one that trains
+  bool train = false;    // it is the one that trains
+  bool trained = false;  // it is of what was trained
   // As given; nullopt: not given.
   std::map<std::string, std::optional<std::string>> values;
   std::multimap<std::string, std::string> excludes;
@@ -78,8 +79,11 @@ struct CommandFlags {
 
 // Values for flags that were not given, from a JSON file: a run.json, or an
 // object whose fields are flags, text, numbers, or true for a flag without a
-// value. Those that only other commands have are passed over. Throws Error.
-FlagValues FromConfig(const std::string& path, const CommandFlags& flags);
+// value. Those that only other commands have are passed over, and so are a
+// run.json's weights by a command that is of what was trained. Adds the names
+// of those that a run.json has to `recorded`. Throws Error.
+FlagValues FromConfig(const std::string& path, const CommandFlags& flags,
+                      std::set<std::string>* recorded);
 
 // The same from the record in the folder of a training, if there is one: what
 // the model and the data are (of other data, not how they are read:
