@@ -289,10 +289,12 @@ int main(int argc, char** argv) {
                   "synthetic",
                   {"synthetic", "cifar10"},
                   Flag::Kind::kData},
-                 {"model",
-                  "v1.5 unless the name says v1; resnet20 and resnet56 are "
-                  "for CIFAR",
-                  "resnet50", ResNetNames()},
+                 {.name = "model",
+                  .help = "v1.5 unless the name says v1; resnet20 and resnet56 "
+                          "are for CIFAR",
+                  .value = "resnet50",
+                  .choices = ResNetNames(),
+                  .of_reading = true},
                  {"classes", "How many; 0: as the data have", "0"},
                  {"shard-classes",
                   "Of several processes: each has a part of the classifier, "
@@ -318,12 +320,13 @@ int main(int argc, char** argv) {
                   {},
                   Flag::Kind::kSwitch,
                   /*of_data=*/true},
-                 {"exif",
-                  "Turn pictures as the orientation in their Exif data says; "
-                  "without, it is passed over, as PIL and torchvision do",
-                  "false",
-                  {},
-                  Flag::Kind::kSwitch},
+                 {.name = "exif",
+                  .help = "Turn pictures as the orientation in their Exif data "
+                          "says; without, it is passed over, as PIL and "
+                          "torchvision do",
+                  .value = "false",
+                  .kind = Flag::Kind::kSwitch,
+                  .of_reading = true},
                  {"ten-crop",
                   "Of eval: average the probabilities of ten crops of each "
                   "picture, the corners and the middle, also flipped; batches "

@@ -67,6 +67,10 @@ class Reader {
       values = FromConfig(given_.config, flags, &recorded_);
     }
     for (const auto& [name, value] : values) flags.Give(name, value);
+    if (const std::string model = flags.values["from"].value_or("");
+        !model.empty()) {
+      values.merge(FromExport(model, flags, spec_, &line_.notes));
+    }
     const std::string log_dir = flags.values["log-dir"].value_or("");
     const bool restart = flags.values["restart"].has_value();
     if (!log_dir.empty() && !restart &&

@@ -14,6 +14,7 @@
 #include "io/files/file_pattern.h"
 #include "io/files/path_kind.h"
 #include "io/files/schemes.h"
+#include "models/train/export.h"
 
 namespace sluice {
 namespace {
@@ -179,11 +180,11 @@ FlagValues FromConfig(const std::string& path, const CommandFlags& flags,
   }
   std::erase_if(values,
                 [&](const auto& flag) { return !MayAdd(flags, flag.first); });
-  return values;
   if (!is_record) return values;
   // What that training began with is not what it has trained.
   if (flags.trained) values.erase(kWeights);
   for (const auto& [name, value] : values) recorded->insert(name);
+  return values;
 }
 
 FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
@@ -232,6 +233,24 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
     } else if (differs(name)) {
       notes->push_back(fmt::format("--{} is {}, the training in '{}' had {}",
                                    name, *given(name), log_dir, value));
+    }
+  }
+  return values;
+}
+
+FlagValues FromExport(const std::string& directory, const CommandFlags& flags,
+                      const TrainerSpec& spec,
+                      std::vector<std::string>* notes) {
+  FlagValues values;
+  for (const auto& [name, value] : ReadExportInfo(directory).flags) {
+    const Flag* own = Find(spec, name);
+    if (own == nullptr || !own->of_reading) continue;  // another program's
+    if (MayAdd(flags, name)) {
+      values[name] = value;
+    } else if (const auto& given = flags.values.at(name);
+               given && *given != value) {
+      notes->push_back(fmt::format("--{} is {}, the model in '{}' had {}", name,
+                                   *given, directory, value));
     }
   }
   return values;

@@ -93,6 +93,11 @@ FlagValues FromConfig(const std::string& path, const CommandFlags& flags,
 FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
                       const TrainerSpec& spec, std::vector<std::string>* notes);
 
+// The same from an exported model: how what is predicted for is read
+// (Flag::of_reading).
+FlagValues FromExport(const std::string& directory, const CommandFlags& flags,
+                      const TrainerSpec& spec, std::vector<std::string>* notes);
+
 // Whether a record has the flag: those of the model and the data, and, for who
 // goes on `train`ing, those that say how.
 bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train);

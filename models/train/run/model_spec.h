@@ -94,6 +94,9 @@ struct Flag {
   // It says how to read those of kData, or --data-dir: a training's is not that
   // of other ones.
   bool of_data = false;
+  // It says how what is predicted for becomes the model's input, whatever data
+  // it is: an exported model has it (ExportInfo::flags).
+  bool of_reading = false;
 };
 
 struct TrainerSpec {
