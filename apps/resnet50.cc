@@ -372,18 +372,20 @@ int main(int argc, char** argv) {
                   "L2, except of biases and batch norm (default: 5e-5, CIFAR "
                   "5e-4)",
                   ""},
-                 {"base-rate",
-                  "Highest learning rate per 256 images in a batch (default: "
-                  "0.1, CIFAR 0.4)",
-                  ""},
-                 {"schedule",
-                  "How the rate falls after the warm-up",
-                  "cosine",
-                  {"cosine", "polynomial", "constant"}},
-                 {"warm-up-epochs",
-                  "Epochs in which the rate rises from 0, at most half of all "
-                  "(default: 5, CIFAR 2)",
-                  ""},
+                 {.name = "base-rate",
+                  .help =
+                      "Highest learning rate per 256 images in a batch; beside "
+                      "--optimizer of that one (default: 0.1, CIFAR 0.4)",
+                  .rate = Flag::Rate::kHeight},
+                 {.name = "schedule",
+                  .help = "How the rate falls after the warm-up",
+                  .value = "cosine",
+                  .choices = {"cosine", "polynomial", "constant"},
+                  .rate = Flag::Rate::kCourse},
+                 {.name = "warm-up-epochs",
+                  .help = "Epochs in which the rate rises from 0, at most half "
+                          "of all (default: 5, CIFAR 2)",
+                  .rate = Flag::Rate::kCourse},
                  {"ema", "Decay of averages of the variables; 0: none", "0"},
                  {"validation-split",
                   "Part of the pictures of a folder without val to keep back "

@@ -5,12 +5,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <set>
 
 #include "graph/near_misses.h"
 #include "models/cli/command_flags.h"
 #include "models/cli/flag_values.h"
 #include "models/cli/job_flags.h"
+#include "models/cli/rate_flags.h"
 #include "models/cli/run_record.h"
 #include "models/train/run/batch_step.h"
 
@@ -153,6 +155,11 @@ class Reader {
     if (!line_.training.reset.empty() && line_.training.weights.empty()) {
       return {{}, Usage("--reset needs --weights")};
     }
+    if (const std::string wrong =
+            WrongRateFlags(spec_, Sources(), &line_.optimizing);
+        !wrong.empty()) {
+      return {{}, Usage(wrong)};
+    }
     if (line_.output.empty()) {
       if (line_.command == CommandLine::Command::kExport &&
           line_.training.log_dir.empty()) {
@@ -217,6 +224,24 @@ class Reader {
       }
     }
     return flags;
+  }
+
+  // Of the flags that are set.
+  std::map<std::string, FlagSource> Sources() const {
+    std::map<std::string, FlagSource> sources;
+    for (const auto& [name, value] : Flags().values) {
+      if (value) sources[name] = FlagSource::kGiven;
+    }
+    for (const std::string& name : recorded_) {
+      sources[name] = FlagSource::kRecorded;
+    }
+    for (const Flag& flag : spec_.flags) {
+      if (recorded_.contains(flag.name) &&
+          line_.run.flag(flag.name) == flag.value) {
+        sources.erase(flag.name);
+      }
+    }
+    return sources;
   }
 
   // Of a training with these arguments: each flag that was given, and the

@@ -46,14 +46,17 @@ void CheckForOne(const CommandLine& line) {
 // The spec with the optimizer that flags ask for.
 TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
   TrainerSpec out = spec;
-  const bool scaled = spec.rate_by_batch_size &&
-                      line.optimizing.optimizer.empty() &&
-                      line.optimizing.learning_rate.empty();
-  out.optimizer = [given = spec.optimizer, scaled,
-                   flags = line.optimizing](const RunContext& run) {
+  const OptimizerFlags& asked = line.optimizing;
+  const bool own_rate = asked.learning_rate.empty() &&
+                        (asked.optimizer.empty() || asked.keeps_rate);
+  out.optimizer = [given = spec.optimizer, own_rate,
+                   scaled = spec.rate_by_batch_size && own_rate,
+                   flags = asked](const RunContext& run) {
     Optimizer optimizer = given ? given(run) : optimizers::Adam();
     if (!flags.optimizer.empty()) {
-      optimizer = optimizers::ByName(flags.optimizer).WithExtrasOf(optimizer);
+      const Optimizer named = optimizers::ByName(flags.optimizer);
+      optimizer = named.WithExtrasOf(optimizer).WithLearningRate(
+          own_rate ? optimizer.learning_rate() : named.learning_rate());
     }
     if (!flags.learning_rate.empty()) {
       optimizer =
