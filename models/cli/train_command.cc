@@ -43,6 +43,15 @@ void CheckForOne(const CommandLine& line) {
   }
 }
 
+// For an optimizer whose rate another takes the place of, what that rate would
+// have to know: it must not be an error that nobody does.
+RunContext WithSomeEpochs(RunContext run) {
+  if (run.knows_epochs()) return run;
+  run.epoch_is_all_steps = false;
+  run.steps_per_epoch = 1;
+  return run;
+}
+
 // The spec with the optimizer that flags ask for.
 TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
   TrainerSpec out = spec;
@@ -52,7 +61,8 @@ TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
   out.optimizer = [given = spec.optimizer, own_rate,
                    scaled = spec.rate_by_batch_size && own_rate,
                    flags = asked](const RunContext& run) {
-    Optimizer optimizer = given ? given(run) : optimizers::Adam();
+    Optimizer optimizer = given ? given(own_rate ? run : WithSomeEpochs(run))
+                                : optimizers::Adam();
     if (!flags.optimizer.empty()) {
       const Optimizer named = optimizers::ByName(flags.optimizer);
       optimizer = named.WithExtrasOf(optimizer).WithLearningRate(
