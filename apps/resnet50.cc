@@ -9,11 +9,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "apps/resnet50/picture_cache.h"
 #include "apps/resnet50/pictures.h"
 #include "apps/resnet50/sizing.h"
 #include "apps/shards/label_offset.h"
+#include "apps/shards/note_once.h"
 #include "engine/ceil_div.h"
 #include "graph/builder.h"
 #include "io/images/image.h"
@@ -162,17 +164,54 @@ ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
 
 // --- Training ----------------------------------------------------------------
 
+// Of a training, and of its warm-up, where none are given.
+struct Epochs {
+  double all, warm_up;
+};
+Epochs DefaultEpochs(const RunContext& run) {
+  return Small(run) ? Epochs{15, 2} : Epochs{90, 5};
+}
+
+// Those that were given; nullopt: none were.
+std::optional<double> WarmUpEpochs(const RunContext& run) {
+  if (run.flag("warm-up-epochs").empty()) return std::nullopt;
+  return FlagNumber(run, "warm-up-epochs", 0, 1e6);
+}
+
+// In how many of all steps the rate rises.
+int64_t WarmUpSteps(const RunContext& run, double epochs, int64_t steps) {
+  double per_epoch = run.steps_per_epoch;
+  if (!run.knows_epochs() && epochs > 0) {
+    // The default: the same part of the training as of one by default.
+    const double all = DefaultEpochs(run).all;
+    per_epoch = static_cast<double>(steps) / all;
+    shards::NoteOnce(fmt::format(
+        "how many pictures an epoch has is not known: the rate rises over {} "
+        "of {} steps, as over {} of {} epochs; --warm-up-epochs 0: over none",
+        static_cast<int64_t>(epochs * per_epoch), steps, epochs, all));
+  }
+  // At most half of the steps: the rest must see a high rate too.
+  return std::min(static_cast<int64_t>(epochs * per_epoch), steps / 2);
+}
+
 LearningRate Rate(const RunContext& run) {
   const double rate = FlagNumber(run, "base-rate", 0, 1e6) *
                       static_cast<double>(run.batch_size) / 256;
-  const double warm_up_epochs = FlagNumber(run, "warm-up-epochs", 0, 1e6);
+  const std::optional<double> given = WarmUpEpochs(run);
+  if (given.value_or(0) > 0 && !run.knows_epochs()) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--warm-up-epochs {}: how many pictures an epoch "
+                            "has is not known; give 0, or have train.json, "
+                            "the manifest that `sluice data make` writes, "
+                            "beside the shards",
+                            *given));
+  }
+  const double warm_up_epochs = given.value_or(DefaultEpochs(run).warm_up);
   const std::string& schedule = run.flag("schedule");
   // How many steps there are need not be known.
   if (schedule == "constant" && warm_up_epochs == 0) return rate;
   const int64_t steps = std::max<int64_t>(run.total_steps(), 1);
-  // At most half of the steps: the rest must see a high rate too.
-  const auto warm_up = std::min(
-      static_cast<int64_t>(warm_up_epochs * run.steps_per_epoch), steps / 2);
+  const int64_t warm_up = WarmUpSteps(run, warm_up_epochs, steps);
   const LearningRate falling =
       schedule == "cosine"       ? schedules::Cosine(rate, steps)
       : schedule == "polynomial" ? schedules::Polynomial(rate, steps, 0, 2)
@@ -198,7 +237,6 @@ struct Default {
   const char* large;
 };
 constexpr Default kDefaults[] = {{"base-rate", "0.4", "0.1"},
-                                 {"warm-up-epochs", "2", "5"},
                                  {"weight-decay", "5e-4", "5e-5"},
                                  {"label-smoothing", "0", "0.1"}};
 
@@ -212,9 +250,10 @@ void Defaults(RunContext& run) {
   for (const char* flag : {"weight-decay", "label-smoothing", "ema"}) {
     FlagNumber(run, flag, 0, 1);
   }
-  for (const char* flag : {"base-rate", "warm-up-epochs", "classes"}) {
+  for (const char* flag : {"base-rate", "classes"}) {
     FlagNumber(run, flag, 0, 1e6);
   }
+  WarmUpEpochs(run);
   if (FlagNumber(run, "ema", 0, 1) == 1 ||
       FlagNumber(run, "label-smoothing", 0, 1) == 1) {
     throw Error(Code::kInvalidArgument,
@@ -265,7 +304,7 @@ void Defaults(RunContext& run) {
   if (run.flag("ten-crop") == "true") {  // of ten pictures each
     run.batch_size = (run.batch_size + 9) / 10;
   }
-  run.epochs = source == Source::kSynthetic ? 1 : small ? 15 : 90;
+  run.epochs = source == Source::kSynthetic ? 1 : DefaultEpochs(run).all;
 }
 
 }  // namespace
@@ -289,10 +328,12 @@ int main(int argc, char** argv) {
                   "synthetic",
                   {"synthetic", "cifar10"},
                   Flag::Kind::kData},
-                 {"model",
-                  "v1.5 unless the name says v1; resnet20 and resnet56 are "
-                  "for CIFAR",
-                  "resnet50", ResNetNames()},
+                 {.name = "model",
+                  .help = "v1.5 unless the name says v1; resnet20 and resnet56 "
+                          "are for CIFAR",
+                  .value = "resnet50",
+                  .choices = ResNetNames(),
+                  .of_reading = true},
                  {"classes", "How many; 0: as the data have", "0"},
                  {"shard-classes",
                   "Of several processes: each has a part of the classifier, "
@@ -318,12 +359,13 @@ int main(int argc, char** argv) {
                   {},
                   Flag::Kind::kSwitch,
                   /*of_data=*/true},
-                 {"exif",
-                  "Turn pictures as the orientation in their Exif data says; "
-                  "without, it is passed over, as PIL and torchvision do",
-                  "false",
-                  {},
-                  Flag::Kind::kSwitch},
+                 {.name = "exif",
+                  .help = "Turn pictures as the orientation in their Exif data "
+                          "says; without, it is passed over, as PIL and "
+                          "torchvision do",
+                  .value = "false",
+                  .kind = Flag::Kind::kSwitch,
+                  .of_reading = true},
                  {"ten-crop",
                   "Of eval: average the probabilities of ten crops of each "
                   "picture, the corners and the middle, also flipped; batches "
@@ -369,18 +411,20 @@ int main(int argc, char** argv) {
                   "L2, except of biases and batch norm (default: 5e-5, CIFAR "
                   "5e-4)",
                   ""},
-                 {"base-rate",
-                  "Highest learning rate per 256 images in a batch (default: "
-                  "0.1, CIFAR 0.4)",
-                  ""},
-                 {"schedule",
-                  "How the rate falls after the warm-up",
-                  "cosine",
-                  {"cosine", "polynomial", "constant"}},
-                 {"warm-up-epochs",
-                  "Epochs in which the rate rises from 0, at most half of all "
-                  "(default: 5, CIFAR 2)",
-                  ""},
+                 {.name = "base-rate",
+                  .help =
+                      "Highest learning rate per 256 images in a batch; beside "
+                      "--optimizer of that one (default: 0.1, CIFAR 0.4)",
+                  .rate = Flag::Rate::kHeight},
+                 {.name = "schedule",
+                  .help = "How the rate falls after the warm-up",
+                  .value = "cosine",
+                  .choices = {"cosine", "polynomial", "constant"},
+                  .rate = Flag::Rate::kCourse},
+                 {.name = "warm-up-epochs",
+                  .help = "Epochs in which the rate rises from 0, at most half "
+                          "of all (default: 5, CIFAR 2)",
+                  .rate = Flag::Rate::kCourse},
                  {"ema", "Decay of averages of the variables; 0: none", "0"},
                  {"validation-split",
                   "Part of the pictures of a folder without val to keep back "

@@ -140,8 +140,9 @@ void AddReport(CLI::App& app, Options& options) {
 
 constexpr char kSpeedupHelp[] =
     "A run's speed is the median of the examples/s that its folder has of\n"
-    "steps after the 100th, a row's the median of its runs. The speed-up is\n"
-    "that over the row of the fewest processes, times their number.";
+    "steps after the 100th since it has as many processes and devices, a\n"
+    "row's the median of its runs. The speed-up is that over the row of the\n"
+    "fewest devices, times their number.";
 
 void AddSpeedup(CLI::App& app, Options& options) {
   CLI::App* speedup = app.add_subcommand(

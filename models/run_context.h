@@ -42,10 +42,15 @@ struct RunContext {
 
   // Batches in a pass over the training data, which may be a fraction; 0 until
   // the input function has been called for training. Where it is not known how
-  // many examples there are: all `steps`, or kEpochsEndWithInput, when an epoch
-  // ends where the input does.
+  // many examples there are: kEpochsEndWithInput, when an epoch ends where the
+  // input does, or all `steps`, which are then no pass over the data.
   double steps_per_epoch = 0;
   static constexpr double kEpochsEndWithInput = -1;
+  bool epoch_is_all_steps = false;
+  // Whether what is told in epochs can be told in steps.
+  bool knows_epochs() const {
+    return steps_per_epoch != kEpochsEndWithInput && !epoch_is_all_steps;
+  }
   bool knows_total_steps() const { return steps > 0 || steps_per_epoch >= 0; }
   // The step that training ends with: steps, or epochs * steps_per_epoch,
   // rounded up. Throws Error where that is not known.

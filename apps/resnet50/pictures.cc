@@ -18,6 +18,7 @@
 #include "io/files/file.h"
 #include "io/files/file_version.h"
 #include "io/images/image.h"
+#include "io/sources/image_folder.h"
 #include "io/sources/image_list.h"
 #include "models/cli/console.h"
 #include "models/nn/class_weights.h"
@@ -147,18 +148,33 @@ int64_t Classes(const RunContext& run) {
 
 namespace {
 
+// Whether there are pictures to train on beside `val`.
+bool HasTraining(const RunContext& run) {
+  if (Part(run, "train") || Part(run, "labels.csv")) return true;
+  const std::string& data = run.flag("data");
+  const auto names = FileSystem::Default().List(data).ValueOrThrow();
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return !ImagesIn(JoinPath(data, name)).empty();
+  });
+}
+
+// Throws Error for folders that are classes where training knows classes by
+// their numbers alone: which of them is which nobody can say.
+void RequireNumbers(const ImageList& list) {
+  if (list.class_names.empty()) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("'{}' has folders for classes, training has numbers "
+                          "of a labels.csv",
+                          list.directory));
+}
+
 // The pictures in `val`, with the numbers that their classes have in training.
 ImageList ValPictures(const RunContext& run, const std::string& val) {
   std::vector<std::string> names = run.class_names;
-  if (names.empty() && Part(run, "train")) {
+  if (names.empty() && HasTraining(run)) {
     names = TrainingPictures(run).training.class_names;
     ImageList list = List(val, names);
-    if (names.empty() && !list.class_names.empty()) {
-      throw Error(Code::kInvalidArgument,
-                  fmt::format("'{}' has folders for classes, training has "
-                              "numbers of a labels.csv",
-                              val));
-    }
+    if (names.empty()) RequireNumbers(list);
     if (names.empty() && list.classes > Classes(run)) {
       throw Error(Code::kInvalidArgument,
                   fmt::format("'{}' has pictures of class {}, training has {} "
@@ -173,9 +189,17 @@ ImageList ValPictures(const RunContext& run, const std::string& val) {
 // The pictures to evaluate on: those of `val`, or those kept back, or, where
 // there are neither, those to train on.
 ImageList OtherPictures(const RunContext& run) {
-  if (const auto val = Part(run, "val")) return ValPictures(run, *val);
-  SplitList split = TrainingPictures(run);
-  return split.validation.paths.empty() ? split.training : split.validation;
+  ImageList list;
+  if (const auto val = Part(run, "val")) {
+    list = ValPictures(run, *val);
+  } else {
+    SplitList split = TrainingPictures(run);
+    list = split.validation.paths.empty() ? split.training : split.validation;
+  }
+  // What was trained on files and has no names was a labels.csv.
+  const bool by_files = run.trained_on.find("images-") != std::string::npos;
+  if (by_files && run.class_names.empty()) RequireNumbers(list);
+  return list;
 }
 
 // What the program reads in its mode; what is missing is said.

@@ -98,6 +98,10 @@ Result<report::RunFacts> ParseFacts(const std::string& text) {
   for (const std::string& name : flags.names()) {
     SLUICE_ASSIGN_OR_RETURN(facts.flags[name], flags.String(name));
   }
+  if (json.Has("higher_is_better")) {
+    SLUICE_ASSIGN_OR_RETURN(facts.higher_is_better,
+                            json.Bool("higher_is_better"));
+  }
   return facts;
 }
 

@@ -186,8 +186,8 @@ class Commands {
                        ->check(Between(1, kLargest)));
     sub->add_option("--optimizer", line_.optimizing.optimizer,
                     "sgd, momentum, nesterov, rmsprop, adagrad, adam, adamw, "
-                    "lars or lamb "
-                    "(default: the program's)")
+                    "lars or lamb, with a constant rate of its own unless one "
+                    "is given (default: the program's)")
         ->check(Parses(
             "NAME", [](const std::string& text) { optimizers::ByName(text); }));
     sub->add_option("--learning-rate", line_.optimizing.learning_rate,

@@ -5,11 +5,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <set>
 
 #include "graph/near_misses.h"
 #include "models/cli/command_flags.h"
 #include "models/cli/flag_values.h"
 #include "models/cli/job_flags.h"
+#include "models/cli/rate_flags.h"
 #include "models/cli/run_record.h"
 #include "models/train/run/batch_step.h"
 
@@ -62,13 +65,21 @@ class Reader {
   std::vector<std::string> Further() {
     CommandFlags flags = Flags();
     FlagValues values;
-    if (!given_.config.empty()) values = FromConfig(given_.config, flags);
+    if (!given_.config.empty()) {
+      values = FromConfig(given_.config, flags, &recorded_);
+    }
     for (const auto& [name, value] : values) flags.Give(name, value);
+    if (const std::string model = flags.values["from"].value_or("");
+        !model.empty()) {
+      values.merge(FromExport(model, flags, spec_, &line_.notes));
+    }
     const std::string log_dir = flags.values["log-dir"].value_or("");
     const bool restart = flags.values["restart"].has_value();
     if (!log_dir.empty() && !restart &&
         line_.command != CommandLine::Command::kBench) {
-      values.merge(FromRecord(log_dir, flags, spec_, &line_.notes));
+      FlagValues of_training = FromRecord(log_dir, flags, spec_, &line_.notes);
+      for (const auto& [name, value] : of_training) recorded_.insert(name);
+      values.merge(of_training);
     }
     std::vector<std::string> further;
     for (const auto& [name, value] : values) {
@@ -82,11 +93,11 @@ class Reader {
     return further;
   }
 
-  const std::vector<std::string>& notes() const { return line_.notes; }
-
-  // The rest, once all arguments were read; `notes` are the line's.
-  ParsedCommandLine Finish(std::vector<std::string> notes) {
-    line_.notes = std::move(notes);
+  // The rest, once all arguments were read. `first` has read those that were
+  // given, and may be this one.
+  ParsedCommandLine Finish(const Reader& first) {
+    line_.notes = first.line_.notes;
+    recorded_ = first.recorded_;
     line_.record = Record();
     try {
       if (spec_.defaults) spec_.defaults(line_.run);
@@ -135,9 +146,7 @@ class Reader {
     if (line_.command == CommandLine::Command::kPredict) {
       line_.run.bad_examples = std::make_shared<BadExamples>(INT64_MAX);
     }
-    const bool trained = line_.command != CommandLine::Command::kTrain &&
-                         line_.command != CommandLine::Command::kBench;
-    if (trained && line_.training.log_dir.empty() &&
+    if (OfTrained() && line_.training.log_dir.empty() &&
         line_.training.weights.empty() && line_.exported.empty()) {
       return {{},
               Usage("no trained model: give --log-dir, the folder it was "
@@ -145,6 +154,11 @@ class Reader {
     }
     if (!line_.training.reset.empty() && line_.training.weights.empty()) {
       return {{}, Usage("--reset needs --weights")};
+    }
+    if (const std::string wrong =
+            WrongRateFlags(spec_, Sources(), &line_.optimizing);
+        !wrong.empty()) {
+      return {{}, Usage(wrong)};
     }
     if (line_.output.empty()) {
       if (line_.command == CommandLine::Command::kExport &&
@@ -181,10 +195,17 @@ class Reader {
     return "";
   }
 
+  // Whether the command that was read is of what was trained.
+  bool OfTrained() const {
+    return line_.command != CommandLine::Command::kTrain &&
+           line_.command != CommandLine::Command::kBench;
+  }
+
   // Those of the command that was read.
   CommandFlags Flags() const {
     CommandFlags flags;
     flags.train = line_.command == CommandLine::Command::kTrain;
+    flags.trained = OfTrained();
     for (const CLI::App* command :
          app_.get_subcommands([](const CLI::App*) { return true; })) {
       for (const CLI::Option* option : command->get_options()) {
@@ -203,6 +224,24 @@ class Reader {
       }
     }
     return flags;
+  }
+
+  // Of the flags that are set.
+  std::map<std::string, FlagSource> Sources() const {
+    std::map<std::string, FlagSource> sources;
+    for (const auto& [name, value] : Flags().values) {
+      if (value) sources[name] = FlagSource::kGiven;
+    }
+    for (const std::string& name : recorded_) {
+      sources[name] = FlagSource::kRecorded;
+    }
+    for (const Flag& flag : spec_.flags) {
+      if (recorded_.contains(flag.name) &&
+          line_.run.flag(flag.name) == flag.value) {
+        sources.erase(flag.name);
+      }
+    }
+    return sources;
   }
 
   // Of a training with these arguments: each flag that was given, and the
@@ -227,6 +266,7 @@ class Reader {
   CLI::App app_;
   CommandLine line_;
   GivenFlags given_;
+  std::set<std::string> recorded_;  // of what is set, by records
 };
 
 }  // namespace
@@ -237,11 +277,11 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv,
   Reader reader(spec);
   if (const auto code = reader.Read(arguments)) return {{}, code};
   const std::vector<std::string> further = reader.Further();
-  if (further.empty()) return reader.Finish(reader.notes());
+  if (further.empty()) return reader.Finish(reader);
   arguments.insert(arguments.end(), further.begin(), further.end());
   Reader completed(spec);
   if (const auto code = completed.Read(arguments)) return {{}, code};
-  return completed.Finish(reader.notes());
+  return completed.Finish(reader);
 }
 
 }  // namespace sluice

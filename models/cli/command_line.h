@@ -20,6 +20,7 @@ namespace sluice {
 struct OptimizerFlags {
   std::string optimizer;      // empty: the spec's
   std::string learning_rate;  // empty: the optimizer's
+  bool keeps_rate = false;    // `optimizer` has the rate of the spec's
   double rate_scale = 1;      // what either is multiplied with
   std::vector<std::pair<std::string, double>> rate_factors;  // by patterns
   int64_t accumulate = 1;  // batches to an update

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "engine/text/json.h"
@@ -28,17 +29,36 @@ Json RowOf(const Tensor& tensor, int64_t row) {
   return row_values;
 }
 
-// "probabilities 7 (0.998)": the largest element and where it is.
+// Where the `count` largest elements are, the largest first; of equal ones the
+// first. NaN, which is less or more than none, comes last.
+std::vector<int64_t> Largest(const Tensor& values, int64_t count) {
+  std::vector<int64_t> order(values.elements());
+  std::iota(order.begin(), order.end(), 0);
+  count = std::min(count, values.elements());
+  std::partial_sort(order.begin(), order.begin() + count, order.end(),
+                    [&](int64_t a, int64_t b) {
+                      const double x = values.At(a), y = values.At(b);
+                      if (std::isnan(x) || std::isnan(y)) {
+                        return std::isnan(x) == std::isnan(y) ? a < b
+                                                              : std::isnan(y);
+                      }
+                      return x != y ? x > y : a < b;
+                    });
+  order.resize(count);
+  return order;
+}
+
+// "probabilities 7 (0.998)": the largest element and where it is; of nothing
+// but NaN "probabilities nan".
 std::string LargestOf(const std::string& name, const Tensor& tensor,
                       int64_t row) {
   const Tensor values = tensor.Rows(row, row + 1);
-  int64_t best = 0;
-  for (int64_t i = 1; i < values.elements(); ++i) {
-    if (values.At(i) > values.At(best)) best = i;
+  const int64_t best = Largest(values, 1)[0];
+  const double value = values.At(best);
+  if (values.elements() == 1 || std::isnan(value)) {
+    return fmt::format("{} {:.4g}", name, value);
   }
-  return values.elements() == 1
-             ? fmt::format("{} {:.4g}", name, values.At(0))
-             : fmt::format("{} {} ({:.4f})", name, best, values.At(best));
+  return fmt::format("{} {} ({:.4f})", name, best, value);
 }
 
 // The first of the exports that has a value for each class.
@@ -121,22 +141,15 @@ void PredictionPrinter::PrintExports(const Example& exports,
 void PredictionPrinter::PrintClasses(const Example& exports,
                                      int64_t row) const {
   const Tensor values = Probabilities(exports).Rows(row, row + 1);
-  std::vector<int64_t> order(values.elements());
-  std::iota(order.begin(), order.end(), 0);
-  const int64_t shown = std::min(kTop, values.elements());
-  std::partial_sort(order.begin(), order.begin() + shown, order.end(),
-                    [&](int64_t a, int64_t b) {
-                      const double x = values.At(a), y = values.At(b);
-                      return x != y ? x > y : a < b;
-                    });
   const std::string file = Source();
   Json top = Json::Array();
   std::string text = file;
-  for (int64_t i = 0; i < shown; ++i) {
-    const int64_t number = order[i];
+  int rank = 0;
+  for (const int64_t number : Largest(values, kTop)) {
+    ++rank;
     const std::string name = ClassName(number);
     if (options_.csv) {
-      console::Print(fmt::format("{},{},{},{},{},", CsvField(file), i + 1,
+      console::Print(fmt::format("{},{},{},{},{},", CsvField(file), rank,
                                  number, CsvField(name), values.At(number)));
       continue;
     }

@@ -14,6 +14,7 @@
 #include "io/files/file_pattern.h"
 #include "io/files/path_kind.h"
 #include "io/files/schemes.h"
+#include "models/train/export.h"
 
 namespace sluice {
 namespace {
@@ -55,6 +56,12 @@ Status Parse(const std::string& text, RunRecord* record) {
   if (json.Has("job")) {  // since there are restarts
     SLUICE_ASSIGN_OR_RETURN(record->job, json.String("job"));
   }
+  if (json.Has("since")) {  // since it is known
+    SLUICE_ASSIGN_OR_RETURN(record->since, json.Int("since"));
+    SLUICE_ASSIGN_OR_RETURN(record->workers, json.Int("workers"));
+    SLUICE_ASSIGN_OR_RETURN(record->devices, json.Int("devices"));
+    SLUICE_ASSIGN_OR_RETURN(record->nodes, json.Int("nodes"));
+  }
   if (json.Has("ended")) {
     SLUICE_ASSIGN_OR_RETURN(record->ended, json.Bool("ended"));
   }
@@ -82,6 +89,16 @@ std::optional<RunRecord> ReadableRecord(const std::string& log_dir) {
   return record;
 }
 
+// After which step a training that is at `step` is done by those of `now`,
+// where `before` is its record until then. It may have gone back.
+int64_t Since(const std::optional<RunRecord>& before, const RunRecord& now,
+              int64_t step) {
+  const bool same = before && before->since && before->workers == now.workers &&
+                    before->devices == now.devices &&
+                    before->nodes == now.nodes;
+  return same ? std::min(*before->since, step) : step;
+}
+
 void Write(const std::string& log_dir, const nlohmann::ordered_json& json) {
   ThrowIfError(FileSystem::Default().WriteAtomically(
       JoinPath(log_dir, kFile),
@@ -89,15 +106,15 @@ void Write(const std::string& log_dir, const nlohmann::ordered_json& json) {
           "\n"));
 }
 
-// The flags of a JSON file.
-FlagValues ReadFlags(const std::string& path) {
+// The flags of a JSON file, and whether it is a record.
+std::pair<FlagValues, bool> ReadFlags(const std::string& path) {
   const std::string text = FileSystem::Default().Read(path).ValueOrThrow();
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) {
     throw Error(Code::kDataLoss,
                 fmt::format("'{}' is no JSON object of flags", path));
   }
-  if (json.contains("format")) return ParseOrThrow(text, path).flags;
+  if (json.contains("format")) return {ParseOrThrow(text, path).flags, true};
   FlagValues flags;
   for (const auto& [name, value] : json.items()) {
     if (value.is_string()) {
@@ -111,7 +128,7 @@ FlagValues ReadFlags(const std::string& path) {
                               path, name, value.dump()));
     }
   }
-  return flags;
+  return {flags, false};
 }
 
 // Whether it is a pattern of files in a folder of this machine.
@@ -150,8 +167,9 @@ void CommandFlags::Give(const std::string& name, const std::string& value) {
   }
 }
 
-FlagValues FromConfig(const std::string& path, const CommandFlags& flags) {
-  FlagValues values = ReadFlags(path);
+FlagValues FromConfig(const std::string& path, const CommandFlags& flags,
+                      std::set<std::string>* recorded) {
+  auto [values, is_record] = ReadFlags(path);
   for (const auto& [name, value] : values) {
     if (flags.known.contains(name)) continue;
     const std::vector<std::string_view> known(flags.known.begin(),
@@ -162,6 +180,10 @@ FlagValues FromConfig(const std::string& path, const CommandFlags& flags) {
   }
   std::erase_if(values,
                 [&](const auto& flag) { return !MayAdd(flags, flag.first); });
+  if (!is_record) return values;
+  // What that training began with is not what it has trained.
+  if (flags.trained) values.erase(kWeights);
+  for (const auto& [name, value] : values) recorded->insert(name);
   return values;
 }
 
@@ -211,6 +233,24 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
     } else if (differs(name)) {
       notes->push_back(fmt::format("--{} is {}, the training in '{}' had {}",
                                    name, *given(name), log_dir, value));
+    }
+  }
+  return values;
+}
+
+FlagValues FromExport(const std::string& directory, const CommandFlags& flags,
+                      const TrainerSpec& spec,
+                      std::vector<std::string>* notes) {
+  FlagValues values;
+  for (const auto& [name, value] : ReadExportInfo(directory).flags) {
+    const Flag* own = Find(spec, name);
+    if (own == nullptr || !own->of_reading) continue;  // another program's
+    if (MayAdd(flags, name)) {
+      values[name] = value;
+    } else if (const auto& given = flags.values.at(name);
+               given && *given != value) {
+      notes->push_back(fmt::format("--{} is {}, the model in '{}' had {}", name,
+                                   *given, directory, value));
     }
   }
   return values;
@@ -266,14 +306,28 @@ FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec) {
 }
 
 void RecordRun::Begin(TrainingRun& run) {
+  const std::string& log_dir = run.options().log_dir;
   for (const auto& [name, value] : *found_) record_.flags[name] = value;
-  nlohmann::ordered_json json = {
-      {"format", kFormat},          {"version", 1},
-      {"program", record_.program}, {"sluice", record_.version},
-      {"model", record_.model},     {"workers", run.workers().size()},
-      {"nodes", record_.nodes},     {"job", record_.job},
-      {"flags", record_.flags},     {"class_names", run.class_names()}};
-  Write(run.options().log_dir, json);
+  const MirroredDevices& mirrored = run.options().mirrored;
+  record_.workers = run.workers().size();
+  record_.devices =
+      record_.workers *
+      (mirrored.any() ? static_cast<int64_t>(mirrored.devices.size()) : 1);
+  record_.since = Since(ReadableRecord(log_dir), record_, run.step());
+  nlohmann::ordered_json json = {{"format", kFormat},
+                                 {"version", 1},
+                                 {"program", record_.program},
+                                 {"sluice", record_.version},
+                                 {"model", record_.model},
+                                 {"workers", record_.workers},
+                                 {"devices", record_.devices},
+                                 {"nodes", record_.nodes},
+                                 {"since", *record_.since},
+                                 {"job", record_.job},
+                                 {"higher_is_better", record_.higher_is_better},
+                                 {"flags", record_.flags},
+                                 {"class_names", run.class_names()}};
+  Write(log_dir, json);
 }
 
 void NoteEnd(const std::string& log_dir) {

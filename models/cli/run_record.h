@@ -3,10 +3,15 @@
 //
 //   run.json := {"format": "sluice.run", "version": 1, "program": NAME,
 //                "sluice": VERSION, "model": NAME,
-//                "workers": N, "nodes": N, "job": NAME,
+//                "workers": N, "devices": N, "nodes": N, "since": STEP,
+//                "job": NAME, "higher_is_better": true,
 //                "flags": {NAME: VALUE as text, ...},
 //                "class_names": [NAME, ...],
 //                "ended": true}
+//
+// It is trained by so many processes, which have so many devices together, on
+// so many hosts, after step `since`: before, they may have been others. Whether
+// a higher value is better is of the first metric, as the program says.
 //
 // It has ended when all its steps are done or it was stopped early, and not
 // when it was interrupted. The names of the classes are for people and other
@@ -34,8 +39,12 @@ struct RunRecord {
   std::string version;  // of Sluice
   std::string model;    // for people
   FlagValues flags;
-  int nodes = 1;    // hosts that train it; written, not read
+  int64_t workers = 1, devices = 1;  // processes, and devices of all of them
+  int64_t nodes = 1;                 // hosts that train it
+  // The step after which it is trained by these; nullopt: not known.
+  std::optional<int64_t> since = std::nullopt;
   std::string job;  // dist::JobName() where it began or went on last
+  bool higher_is_better = true;  // written, not read
   bool ended = false;
 };
 
@@ -57,7 +66,8 @@ bool HasEnded(const std::string& log_dir);
 
 // The flags of a command, by name without "--".
 struct CommandFlags {
-  bool train = false;  // it is the one that trains
+  bool train = false;    // it is the one that trains
+  bool trained = false;  // it is of what was trained
   // As given; nullopt: not given.
   std::map<std::string, std::optional<std::string>> values;
   std::multimap<std::string, std::string> excludes;
@@ -69,8 +79,11 @@ struct CommandFlags {
 
 // Values for flags that were not given, from a JSON file: a run.json, or an
 // object whose fields are flags, text, numbers, or true for a flag without a
-// value. Those that only other commands have are passed over. Throws Error.
-FlagValues FromConfig(const std::string& path, const CommandFlags& flags);
+// value. Those that only other commands have are passed over, and so are a
+// run.json's weights by a command that is of what was trained. Adds the names
+// of those that a run.json has to `recorded`. Throws Error.
+FlagValues FromConfig(const std::string& path, const CommandFlags& flags,
+                      std::set<std::string>* recorded);
 
 // The same from the record in the folder of a training, if there is one: what
 // the model and the data are (of other data, not how they are read:
@@ -78,6 +91,11 @@ FlagValues FromConfig(const std::string& path, const CommandFlags& flags);
 // that was given with another value. Throws Error, too, where the folder is
 // another program's.
 FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
+                      const TrainerSpec& spec, std::vector<std::string>* notes);
+
+// The same from an exported model: how what is predicted for is read
+// (Flag::of_reading).
+FlagValues FromExport(const std::string& directory, const CommandFlags& flags,
                       const TrainerSpec& spec, std::vector<std::string>* notes);
 
 // Whether a record has the flag: those of the model and the data, and, for who

@@ -43,17 +43,30 @@ void CheckForOne(const CommandLine& line) {
   }
 }
 
+// For an optimizer whose rate another takes the place of, what that rate would
+// have to know: it must not be an error that nobody does.
+RunContext WithSomeEpochs(RunContext run) {
+  if (run.knows_epochs()) return run;
+  run.epoch_is_all_steps = false;
+  run.steps_per_epoch = 1;
+  return run;
+}
+
 // The spec with the optimizer that flags ask for.
 TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
   TrainerSpec out = spec;
-  const bool scaled = spec.rate_by_batch_size &&
-                      line.optimizing.optimizer.empty() &&
-                      line.optimizing.learning_rate.empty();
-  out.optimizer = [given = spec.optimizer, scaled,
-                   flags = line.optimizing](const RunContext& run) {
-    Optimizer optimizer = given ? given(run) : optimizers::Adam();
+  const OptimizerFlags& asked = line.optimizing;
+  const bool own_rate = asked.learning_rate.empty() &&
+                        (asked.optimizer.empty() || asked.keeps_rate);
+  out.optimizer = [given = spec.optimizer, own_rate,
+                   scaled = spec.rate_by_batch_size && own_rate,
+                   flags = asked](const RunContext& run) {
+    Optimizer optimizer = given ? given(own_rate ? run : WithSomeEpochs(run))
+                                : optimizers::Adam();
     if (!flags.optimizer.empty()) {
-      optimizer = optimizers::ByName(flags.optimizer).WithExtrasOf(optimizer);
+      const Optimizer named = optimizers::ByName(flags.optimizer);
+      optimizer = named.WithExtrasOf(optimizer).WithLearningRate(
+          own_rate ? optimizer.learning_rate() : named.learning_rate());
     }
     if (!flags.learning_rate.empty()) {
       optimizer =
@@ -228,6 +241,7 @@ void AddReports(const TrainerSpec& spec, const CommandLine& line,
   }
   RunRecord record = line.record;
   record.model = ModelName(spec, line.run);
+  record.higher_is_better = spec.higher_is_better;
   add(std::make_unique<RecordRun>(std::move(record), line.run.found_flags));
 }
 

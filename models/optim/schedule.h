@@ -52,8 +52,8 @@ class LearningRate {
 //
 // Throws Error(kInvalidArgument) that says at which character what was wanted.
 LearningRate Schedule(std::string_view text, double steps_per_epoch);
-// With run.steps_per_epoch; where that is not known (kEpochsEndWithInput) a
-// rate alone is all that can be.
+// With run.steps_per_epoch; where epochs are not known (knows_epochs) a rate
+// alone is all that can be.
 LearningRate Schedule(std::string_view text, const RunContext& run);
 
 // Schedules in steps. All throw Error(kInvalidArgument) for arguments that

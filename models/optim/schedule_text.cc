@@ -146,7 +146,7 @@ LearningRate Schedule(std::string_view text, double steps_per_epoch) {
 }
 
 LearningRate Schedule(std::string_view text, const RunContext& run) {
-  if (run.steps_per_epoch == RunContext::kEpochsEndWithInput) {
+  if (!run.knows_epochs()) {
     const std::vector<Segment> segments = Parser(text).Parse();
     if (segments.size() == 1 && segments[0].from == segments[0].to) {
       return Schedule(text, 1.0);
@@ -154,9 +154,9 @@ LearningRate Schedule(std::string_view text, const RunContext& run) {
     throw Error(
         Code::kInvalidArgument,
         fmt::format("learning rate '{}': how many steps an epoch has is "
-                    "not known, since it ends where the input does; "
-                    "give the number of steps (--steps), that of "
-                    "examples (Dataset::ExpectSize), or one rate",
+                    "not known, since nothing says how many examples there "
+                    "are; give one rate, or the number of examples "
+                    "(Dataset::ExpectSize, or the manifest of records)",
                     text));
   }
   return Schedule(text, run.steps_per_epoch);

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -102,13 +104,57 @@ std::string Figure(double value) {
   return fmt::format("{:.5g}", value);
 }
 
-bool LeastIsBest(std::string_view name) {
-  return name.find("loss") != name.npos || name.find("error") != name.npos;
+// Whether a word of the name is one of these, or ends so: "logloss".
+bool HasWord(std::string_view name, std::span<const std::string_view> words) {
+  const auto ends = [&](std::string_view part) {
+    return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+      return part.ends_with(word);
+    });
+  };
+  size_t begin = 0;
+  for (size_t at = 0; at <= name.size(); ++at) {
+    const bool inside =
+        at < name.size() && std::isalnum(static_cast<unsigned char>(name[at]));
+    if (inside) continue;
+    if (ends(name.substr(begin, at - begin))) return true;
+    begin = at + 1;
+  }
+  return false;
 }
 
-// "0.98 at step 400"; empty where no value is finite.
-std::string Best(std::string_view name, const Curve& curve) {
-  const double sign = LeastIsBest(name) ? -1 : 1;
+// As far as a name tells; nullopt: it does not.
+std::optional<bool> HigherIsBetter(std::string_view name) {
+  constexpr std::array<std::string_view, 7> kLower = {
+      "loss", "error", "perplexity", "entropy", "mae", "mse", "rmse"};
+  constexpr std::array<std::string_view, 5> kHigher = {"accuracy", "precision",
+                                                       "recall", "auc", "f1"};
+  if (HasWord(name, kLower)) return false;
+  if (HasWord(name, kHigher)) return true;
+  return std::nullopt;
+}
+
+// The first metric of evaluations, by which the training judges: in the rows'
+// order, which is the model's. "" where there is none.
+std::string_view FirstMetric(const RunCurves& run) {
+  for (const ScalarRow& row : run.rows) {
+    if (row.set == "eval" && row.name != "loss") return row.name;
+  }
+  return "";
+}
+
+// The same of a run's figure.
+std::optional<bool> HigherIsBetter(const RunCurves& run,
+                                   std::string_view name) {
+  return run.facts.higher_is_better && name == FirstMetric(run)
+             ? run.facts.higher_is_better
+             : HigherIsBetter(name);
+}
+
+// "0.98 at step 400"; empty where no value is finite, or it is not known which
+// are better.
+std::string Best(const Curve& curve, std::optional<bool> higher_is_better) {
+  if (!higher_is_better) return "";
+  const double sign = *higher_is_better ? 1 : -1;
   std::optional<std::pair<int64_t, double>> best;
   for (const auto& [step, value] : curve) {
     if (!std::isfinite(value)) continue;
@@ -133,7 +179,7 @@ std::vector<std::string> RowOf(const RunCurves& run,
   for (const std::string& name : figures) {
     const Curve& curve = curves[{"eval", name}];
     cells.push_back(curve.empty() ? "" : Figure(curve.rbegin()->second));
-    cells.push_back(Best(name, curve));
+    cells.push_back(Best(curve, HigherIsBetter(run, name)));
   }
   return cells;
 }

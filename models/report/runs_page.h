@@ -4,6 +4,7 @@
 #define SLUICE_MODELS_REPORT_RUNS_PAGE_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct RunFacts {
   std::string model = {};                         // for people
   std::map<std::string, std::string> flags = {};  // by name without "--"
   std::string note = {};  // such as what could not be read
+  // Of the first metric, as the program says.
+  std::optional<bool> higher_is_better = std::nullopt;
 };
 
 struct RunCurves {
@@ -35,9 +38,10 @@ struct RunCurves {
 std::vector<Chart> ChartsOf(const std::vector<RunCurves>& runs);
 
 // A whole page: of each run its model, steps, seconds of training and the
-// evaluations' last and best figures (the least where the name has "loss" or
-// "error" in it, else the greatest), the flags in which the runs differ, and
-// the charts.
+// evaluations' last and best figures, the flags in which the runs differ, and
+// the charts. Which figures are best the program says of its first metric, and
+// of others the name does where it is a usual one ("loss", "error",
+// "perplexity", "accuracy", ...); of what is not known there is no best.
 std::string RunsPage(const std::vector<RunCurves>& runs);
 
 }  // namespace report

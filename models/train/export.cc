@@ -88,6 +88,12 @@ ExportInfo InfoOf(const JsonObject& manifest, const std::string& path) {
   if (manifest.Has("class_names")) {
     info.class_names = ValueOf(manifest.Strings("class_names"), path);
   }
+  if (manifest.Has("flags")) {
+    const JsonObject flags = ValueOf(manifest.Object("flags"), path);
+    for (const std::string& name : flags.names()) {
+      info.flags[name] = ValueOf(flags.String(name), path);
+    }
+  }
   return info;
 }
 
@@ -120,6 +126,7 @@ void ExportModel(const Inference& inference, const ExportInfo& info,
                    {"program", info.program},  {"step", info.step},
                    {"inputs", Json::Object()}, {"outputs", Json::Object()}};
   if (!info.class_names.empty()) manifest["class_names"] = info.class_names;
+  if (!info.flags.empty()) manifest["flags"] = info.flags;
   for (const auto& [name, placeholder] : inference.features()) {
     if (graph->Find(placeholder.node().name()) != nullptr) {
       manifest["inputs"][name] = Described(placeholder);
@@ -139,6 +146,11 @@ void ExportModel(const Inference& inference, const ExportInfo& info,
                                 ReadVariables(inference.session(), variables)));
   ThrowIfError(files.WriteAtomically(ManifestPath(directory),
                                      manifest.LenientText(2) + "\n"));
+}
+
+ExportInfo ReadExportInfo(const std::string& directory) {
+  const std::string path = ManifestPath(directory);
+  return InfoOf(ReadManifest(path), path);
 }
 
 ExportedModel::~ExportedModel() = default;

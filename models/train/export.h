@@ -6,6 +6,7 @@
 //   model.json           {"format": "sluice.model", "version": 1,
 //                         "program": NAME, "step": N,
 //                         "class_names": [NAME, ...] where they are known,
+//                         "flags": {NAME: VALUE, ...} where there are any,
 //                         "inputs": {NAME: {"dtype": "float32",
 //                                           "shape": [-1, 28, 28, 1]}},
 //                         "outputs": {NAME: {"tensor": "probabilities", ...}}}
@@ -28,6 +29,9 @@ struct ExportInfo {
   std::string program;
   int64_t step = 0;  // that the variables come from
   std::vector<std::string> class_names = {};
+  // The program's that say how to read what is predicted for
+  // (Flag::of_reading).
+  std::map<std::string, std::string> flags = {};
 };
 
 // Creates the folder; each file is written atomically, model.json last. Throws
@@ -61,6 +65,9 @@ class ExportedModel {
   std::map<std::string, TensorType> inputs_, outputs_;
   std::vector<Output> placeholders_, fetches_;  // in the order of the maps
 };
+
+// Of a folder that ExportModel wrote. Throws Error as LoadExported does.
+ExportInfo ReadExportInfo(const std::string& directory);
 
 // Throws Error (kNotFound, kDataLoss) naming the file and what is wrong.
 std::unique_ptr<ExportedModel> LoadExported(const std::string& directory,

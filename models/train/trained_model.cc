@@ -2,6 +2,10 @@
 // exported.
 #include <fmt/format.h>
 
+#include <map>
+#include <string>
+#include <utility>
+
 #include "models/train/export.h"
 #include "models/train/trainer.h"
 
@@ -79,10 +83,15 @@ void Trainer::Export(const std::string& directory) {
   SessionOptions session = options_.session;
   session.devices = {"/cpu:0"};
   const TrainedModel model = Trained(Mode::kPredict, session);
+  std::map<std::string, std::string> flags;
+  for (const Flag& flag : spec_.flags) {
+    if (flag.of_reading) flags[flag.name] = run_.flag(flag.name);
+  }
   ExportModel(*model.inference,
               {.program = spec_.name,
                .step = model.step,
-               .class_names = model.inference->class_names()},
+               .class_names = model.inference->class_names(),
+               .flags = std::move(flags)},
               directory);
 }
 

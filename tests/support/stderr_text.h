@@ -1,4 +1,4 @@
-// What is written to stderr.
+// What is written to stderr and stdout.
 #ifndef SLUICE_TESTS_SUPPORT_STDERR_TEXT_H_
 #define SLUICE_TESTS_SUPPORT_STDERR_TEXT_H_
 
@@ -10,17 +10,18 @@
 
 namespace sluice::testing {
 
-// By this process, during fn().
+// By this process, to one of the two, during fn().
 template <typename Fn>
-std::string StderrOf(Fn&& fn) {
-  std::fflush(stderr);
+std::string WrittenTo(std::FILE* stream, Fn&& fn) {
+  std::fflush(stream);
   std::FILE* const file = std::tmpfile();
   REQUIRE(file != nullptr);
-  const int before = ::dup(STDERR_FILENO);
-  ::dup2(::fileno(file), STDERR_FILENO);
+  const int number = ::fileno(stream);
+  const int before = ::dup(number);
+  ::dup2(::fileno(file), number);
   fn();
-  std::fflush(stderr);
-  ::dup2(before, STDERR_FILENO);
+  std::fflush(stream);
+  ::dup2(before, number);
   ::close(before);
   std::rewind(file);
   std::string text;
@@ -29,6 +30,15 @@ std::string StderrOf(Fn&& fn) {
   }
   std::fclose(file);
   return text;
+}
+
+template <typename Fn>
+std::string StderrOf(Fn&& fn) {
+  return WrittenTo(stderr, fn);
+}
+template <typename Fn>
+std::string StdoutOf(Fn&& fn) {
+  return WrittenTo(stdout, fn);
 }
 
 }  // namespace sluice::testing

@@ -94,6 +94,15 @@ struct Flag {
   // It says how to read those of kData, or --data-dir: a training's is not that
   // of other ones.
   bool of_data = false;
+  // Of the learning rate that TrainerSpec::optimizer makes: how high it is, or
+  // its course. --learning-rate takes the place of both; beside --optimizer,
+  // which has a rate of its own, the program's is kept where a flag of kHeight
+  // is given. At most one is that.
+  enum class Rate : uint8_t { kNone, kHeight, kCourse };
+  Rate rate = Rate::kNone;
+  // It says how what is predicted for becomes the model's input, whatever data
+  // it is: an exported model has it (ExportInfo::flags).
+  bool of_reading = false;
 };
 
 struct TrainerSpec {

@@ -115,14 +115,17 @@ bool AllCopyBatches(const Workers& workers, const SessionOptions& session) {
   return std::find(each.begin(), each.end(), 0) == each.end();
 }
 
-// Where only its end tells how large the input is, all steps are one epoch, or
-// its end is that of an epoch.
-double StepsPerEpoch(const Dataset& input, const RunContext& run) {
+// Where only its end tells how large the input is, all steps are taken for one
+// epoch, or its end is that of an epoch.
+double StepsPerEpoch(const Dataset& input, RunContext& run) {
   const int64_t examples = input.examples_per_epoch();
   if (examples >= 0) {
     return static_cast<double>(examples) / static_cast<double>(run.batch_size);
   }
-  if (run.steps > 0) return static_cast<double>(run.steps);
+  if (run.steps > 0) {
+    run.epoch_is_all_steps = true;
+    return static_cast<double>(run.steps);
+  }
   const bool ends = input.cardinality() == kUnknownCardinality;
   if (ends && run.epochs == std::floor(run.epochs)) {
     return RunContext::kEpochsEndWithInput;

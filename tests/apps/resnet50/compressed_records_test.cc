@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "io/checkpoints/checkpoint.h"
+#include "models/train/hooks/scalar_log.h"
 #include "tests/places.h"
 #include "tests/support/compressed.h"
 #include "tests/support/last_object.h"
@@ -216,6 +217,58 @@ TEST_CASE("where nothing says how many there are") {
                               records.folder / "falling", {"--epochs", "2"});
   CHECK(falling.code != 0);
   CHECK(Contains(falling.err, "--steps"));
+}
+
+// Nor are the steps then an epoch of which anything is told.
+TEST_CASE("epochs of nobody knows how many pictures") {
+  const Records records;
+  fs::remove(records.compressed + "/train.json");
+  const auto train = [&](const char* log, Strings more) {
+    more.insert(more.end(), {"--log-every", "1", "--evaluate-every", "0"});
+    return Run("train", records.compressed, records.folder / log, more);
+  };
+  const auto rates = [&](const char* log) {
+    std::vector<double> values;
+    for (const ScalarRow& row :
+         ReadScalars(records.folder / log).ValueOrThrow()) {
+      if (row.name == "learning_rate") values.push_back(row.value);
+    }
+    return values;
+  };
+  // By default the rate rises over 2 of 15 epochs.
+  const Outcome warmed =
+      train("default", {"--steps", "30", "--schedule", "constant"});
+  REQUIRE_MESSAGE(warmed.code == 0, warmed.err);
+  CHECK(Contains(warmed.err, "the rate rises over 4 of 30 steps"));
+  std::vector<double> wanted(30, 0.4 * 16 / 256);
+  for (int step = 0; step < 4; ++step) wanted[step] *= step / 4.0;
+  const std::vector<double> got = rates("default");
+  REQUIRE(got.size() == wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    CAPTURE(i);
+    CHECK(got[i] == doctest::Approx(wanted[i]).epsilon(1e-5));
+  }
+  const auto fails = [&](const Strings& more, const char* part) {
+    testing::CheckResNet50Error(train("none", more), 1, part);
+  };
+  fails({"--steps", "6", "--warm-up-epochs", "2"},
+        "--warm-up-epochs 2: how many pictures an epoch has is not known; give "
+        "0, or have train.json");
+  fails({"--steps", "6", "--learning-rate", "1:0.1,2:0.01,4:0.001"},
+        "learning rate '1:0.1,2:0.01,4:0.001': how many steps an epoch has is "
+        "not known");
+  fails({"--epochs", "2", "--learning-rate", "1:0.1->0.01"}, "give one rate");
+  // What the rate would have to know is nothing to one that takes its place.
+  for (const Strings& flags :
+       {Strings{"--steps", "8", "--learning-rate", "0.1"},
+        {"--epochs", "2", "--learning-rate", "0.1"},
+        {"--epochs", "2", "--optimizer", "sgd"}}) {
+    fs::remove_all(records.folder / "given");
+    const Outcome outcome = train("given", flags);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    CHECK_FALSE(Contains(outcome.err, "the rate rises"));
+    CHECK(rates("given") == std::vector<double>(8, 0.1f));
+  }
 }
 
 TEST_CASE("what is wrong with compressed records is said") {

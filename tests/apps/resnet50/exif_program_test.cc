@@ -12,6 +12,7 @@
 #include "io/images/image.h"
 #include "tests/places.h"
 #include "tests/support/exif_bytes.h"
+#include "tests/support/last_object.h"
 #include "tests/support/random.h"
 #include "tests/support/resnet50_program.h"
 #include "tests/support/same_bits.h"
@@ -127,6 +128,48 @@ TEST_CASE("with --exif turned pictures are the upright ones") {
   CHECK(predicted(pictures.stored, "upright", {"--exif"}) == upright);
   CHECK(predicted(pictures.stored, "exif", {}) == upright);
   CHECK(predicted(pictures.stored, "upright", {}) != upright);
+}
+
+TEST_CASE("an exported model has --exif, and says of which size pictures are") {
+  const Pictures pictures;
+  const std::string log = pictures.folder / "log";
+  const std::string exported = pictures.folder / "exported";
+  Train(pictures.stored, log, "4", {"--exif"});
+  REQUIRE(Run("export", log, {"--output", exported}).code == 0);
+  const auto predict = [&](const std::string& data,
+                           std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"predict", "--from", exported, "--threads", "1",
+                 data + "/val/ant/3.png", data + "/val/bee/6.png"});
+    return RunResNet50(more);
+  };
+  const auto predicted = [&](const std::string& data,
+                             const std::vector<std::string>& more) {
+    const Outcome outcome = predict(data, more);
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    std::string text = outcome.out;
+    for (size_t at = 0; (at = text.find(data)) != std::string::npos;) {
+      text.erase(at, data.size());
+    }
+    return text;
+  };
+  const std::string upright = predicted(pictures.upright, {});
+  CHECK(predicted(pictures.stored, {}) == upright);
+  // What is given holds, and is said where it differs.
+  const std::string as_stored = predicted(pictures.stored, {"--exif=false"});
+  CHECK(as_stored != upright);
+  CHECK(Contains(predict(pictures.stored, {"--exif=false"}).err,
+                 "--exif is false, the model in '" + exported + "' had true"));
+  // One from before is read as before.
+  auto manifest = nlohmann::json::parse(TextOf(exported + "/model.json"));
+  CHECK(manifest["flags"]["exif"] == "true");
+  CHECK(manifest["flags"]["model"] == "resnet20");
+  manifest["flags"] = {{"exif", true}};
+  std::ofstream(exported + "/model.json") << manifest;
+  CheckResNet50Error(predict(pictures.stored, {}), 1, "model.json");
+  manifest.erase("flags");
+  std::ofstream(exported + "/model.json") << manifest;
+  CHECK(predicted(pictures.stored, {"--model", "resnet20"}) == as_stored);
 }
 
 TEST_CASE("a training with --exif goes on with it alone, records too") {

@@ -160,6 +160,52 @@ TEST_CASE("labels by number and by name do not mix") {
   CheckResNet50Error(train({}), 1, "has the label 2, training had 2 classes");
 }
 
+TEST_CASE("a labels.csv beside folders of val numbers its classes alone") {
+  TemporaryFolder folder;
+  namespace fs = std::filesystem;
+  const std::string data = folder / "data", log = folder / "log";
+  // In the order of names these would be numbered the other way.
+  WriteClasses(data, {"bird", "dog"}, 8);
+  std::ofstream csv(data + "/labels.csv");
+  csv << "file,label\n";
+  for (int i = 0; i < 8; ++i) {
+    csv << fmt::format("bird/{0}.png,1\ndog/{0}.png,0\n", i);
+  }
+  csv.close();
+  const auto run = [&](const char* command, const std::string& on,
+                       std::vector<std::string> more) {
+    more.insert(more.begin(), {command, "--data", on, "--model", "resnet20",
+                               "--batch-size", "8", "--json"});
+    return RunResNet50(more);
+  };
+  const std::string wrong = "training has numbers of a labels.csv";
+  WriteClasses(data + "/val", {"bird", "dog"}, 2);
+  CheckResNet50Error(run("train", data, {"--steps", "1"}), 1, wrong);
+  fs::rename(data + "/val", folder / "elsewhere");
+  REQUIRE(run("train", data, {"--steps", "1", "--log-dir", log}).code == 0);
+  // Nor are others' folders those of the training.
+  CheckResNet50Error(run("eval", folder / "elsewhere", {"--log-dir", log}), 1,
+                     wrong);
+  fs::rename(folder / "elsewhere", data + "/val");
+  CheckResNet50Error(run("eval", data, {"--log-dir", log}), 1, wrong);
+  REQUIRE(run("export", data, {"--log-dir", log}).code == 0);
+  const std::vector<std::string> weights = {
+      "--weights", log + "/export/weights.safetensors", "--classes", "2"};
+  CheckResNet50Error(run("eval", data, weights), 1, wrong);
+  // Predictions need no labels.
+  CHECK(run("predict", data, {"--log-dir", log}).code == 0);
+  // Numbers are those of the training.
+  std::ofstream(data + "/val/labels.csv") << "bird/0.png,1\ndog/0.png,0\n";
+  CHECK(run("eval", data, {"--log-dir", log}).code == 0);
+  fs::remove(data + "/val/labels.csv");
+  // Folders beside val have names, which number those in it.
+  fs::remove(data + "/labels.csv");
+  fs::remove_all(data + "/val/bird");
+  const Outcome named = run("eval", data, weights);
+  CHECK(named.code == 0);
+  CHECK(Contains(named.err, "no pictures of 1 of the 2 classes"));
+}
+
 TEST_CASE("without pictures to test on, that is said, or some are kept back") {
   TemporaryFolder folder;
   WriteClasses(folder / "data", {"ant", "bee"}, 30);

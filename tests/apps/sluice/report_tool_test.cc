@@ -1,5 +1,6 @@
 // `sluice report` from outside: the folders of trainings in, a page out.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include "models/train/hooks/scalar_log.h"
 #include "tests/places.h"
 #include "tests/support/error_text.h"
+#include "tests/support/mnist_program.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -148,6 +150,34 @@ TEST_CASE("what run.json says") {
     CHECK(Shows(page, "cnn"));
     CHECK(page.find("<m>") == std::string::npos);
   }
+}
+
+TEST_CASE("a training says whether more of its metric is better") {
+  const Trainings trainings;
+  const std::string log = trainings.Add("log");
+  const auto report = [&](const std::string& higher) {
+    std::string rows = "seconds,step,set,name,value\n";
+    for (int step = 1; step <= 3; ++step) {
+      rows += fmt::format("1,{0},eval,loss,{0}\n1,{0},eval,gap,{0}\n", step);
+    }
+    trainings.Write("log/scalars.csv", rows);
+    trainings.Write("log/run.json",
+                    kRecord + std::string("1\"}") + higher + "}");
+    trainings.Counted({log});
+    return trainings.Page();
+  };
+  CHECK_FALSE(Shows(report(""), "3 at step 3"));
+  CHECK(Shows(report(""), "1 at step 1"));  // the loss
+  CHECK(Shows(report(R"(, "higher_is_better": true)"), "3 at step 3"));
+  CHECK_FALSE(Shows(report(R"(, "higher_is_better": false)"), "3 at step 3"));
+  CHECK(Contains(report(R"(, "higher_is_better": 1)"),
+                 "run.json cannot be read: "));
+  // As a training writes it.
+  const std::string real = trainings.path() + "/real";
+  REQUIRE(testing::RunMnist(
+              testing::OnMnist("train", {"--steps", "1", "--log-dir", real}))
+              .code == 0);
+  CHECK(Contains(TextOf(real + "/run.json"), "\"higher_is_better\": true"));
 }
 
 TEST_CASE("what goes wrong, and leaves the page alone") {

@@ -94,6 +94,56 @@ TEST_CASE("a row counts where all of its steps are after the 100th") {
              "no examples/s of a step after the 100th");
 }
 
+TEST_CASE("devices of one process are no devices of several") {
+  const TemporaryFolder folder;
+  const std::vector<double> warm(5, 1);
+  const auto add = [&](const std::string& name, int workers, int devices,
+                       double rate) {
+    std::vector<double> rates = warm;
+    rates.insert(rates.end(), {rate, rate});
+    return Add(
+        folder, name,
+        fmt::format(
+            R"({{"nodes": 1, "workers": {}, "devices": {}, "since": 0}})",
+            workers, devices),
+        rates);
+  };
+  const Words all = {add("four", 2, 4, 360), add("mirrored", 1, 2, 180),
+                     add("alone", 1, 1, 100), add("two", 2, 2, 190)};
+  const Outcome outcome = Speedup(all);
+  CHECK(outcome.code == 0);
+  CHECK(outcome.out ==
+        "nodes workers devices runs   examples/s speed-up     per node\n"
+        "    1       1       1    1        100.0     1.00        100.0\n"
+        "    1       1       2    1        180.0     1.80        180.0\n"
+        "    1       2       2    1        190.0     1.90        190.0\n"
+        "    1       2       4    1        360.0     3.60        360.0\n");
+  // The fewest devices stand for one.
+  const auto last =
+      testing::LastObject(Speedup({all[0], all[1], "--json"}).out);
+  CHECK(last["devices"] == 4);
+  CHECK(last["workers"] == 2);
+  CHECK(last["speedup"].get<double>() == doctest::Approx(4));
+}
+
+TEST_CASE("what others trained before does not count") {
+  const TemporaryFolder folder;
+  const auto since = [](int64_t step) {
+    return fmt::format(R"({{"nodes": 1, "workers": 2, "since": {}}})", step);
+  };
+  // Steps 20 to 200 alone, to 300 warm-up, 320 to 360 as it is.
+  std::vector<double> rates(10, 100);
+  rates.insert(rates.end(), 5, 50);
+  rates.insert(rates.end(), {190, 200, 210});
+  const Outcome outcome =
+      Speedup({Add(folder, "log", since(200), rates), "--json"});
+  CHECK(testing::LastObject(outcome.out)["examples_per_second"] == 200);
+  CheckError(Speedup({Add(folder, "short", since(280), rates)}), "sluice", 1,
+             "no examples/s of a step after the 380th");
+  CheckError(Speedup({Add(folder, "bad", since(-1), rates)}), "sluice", 1,
+             "since step -1");
+}
+
 TEST_CASE("folders that do not say enough are one line") {
   const TemporaryFolder folder;
   CheckError(Speedup({folder / "none"}), "sluice", 1, "none");
@@ -134,6 +184,47 @@ TEST_CASE("a training says how many it was of") {
   CHECK(outcome.code == 0);
   CHECK(Contains(outcome.out, "\n    1       1    1 "));
   CHECK(Contains(outcome.out, "\n    1       2    1 "));
+}
+
+TEST_CASE("a training says by how many devices, and since when") {
+  const TemporaryFolder folder;
+  const auto train = [&](Words words, const Words& more, const Words& flags) {
+    words.push_back(testing::kMnist);
+    for (const std::string& word : testing::OnMnist("train", flags)) {
+      words.push_back(word);
+    }
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome =
+        testing::RunProgram(SLUICE_BIN_DIR "/sluicerun", words);
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  };
+  const auto record = [](const std::string& log) {
+    return nlohmann::json::parse(testing::TextOf(log + "/run.json"));
+  };
+  const Words two = {"--strategy", "mirrored", "--devices", "/cpu:0,/cpu:1"};
+  const std::string mirrored = folder / "mirrored";
+  train({"-n", "1"}, two, {"--steps", "2", "--log-dir", mirrored});
+  CHECK(record(mirrored)["workers"] == 1);
+  CHECK(record(mirrored)["devices"] == 2);
+  CHECK(record(mirrored)["since"] == 0);
+
+  const std::string log = folder / "log";
+  const auto on = [&](const char* processes, const char* steps) {
+    train({"-n", processes}, {},
+          {"--steps", "90", "--max-steps", steps, "--log-dir", log});
+    return record(log)["since"];
+  };
+  CHECK(on("1", "20") == 0);
+  CHECK(on("1", "40") == 0);
+  CHECK(on("2", "60") == 40);
+  CHECK(on("2", "70") == 40);
+  CHECK(record(log)["devices"] == 2);
+  CHECK(on("1", "80") == 70);
+  // Of a record that does not say it nothing is known of before.
+  auto old = record(log);
+  old.erase("since");
+  std::ofstream(log + "/run.json") << old;
+  CHECK(on("1", "90") == 80);
 }
 
 }  // namespace

@@ -3,14 +3,18 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "io/files/csv.h"
+#include "models/cli/predictions.h"
 #include "tests/support/error_text.h"
 #include "tests/support/last_object.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/resnet50_program.h"
+#include "tests/support/stderr_text.h"
 
 #if SLUICE_HAVE_PNG
 
@@ -116,6 +120,45 @@ TEST_CASE("of the test data, by their numbers") {
   CHECK(rows[1].fields[0] == "0");
   CHECK(rows.back().fields[0] == "6");
   CHECK(rows.back().fields[1] == "5");
+}
+
+// What is printed of one example with these probabilities.
+std::string Printed(const std::vector<float>& values,
+                    PredictionOptions options) {
+  Tensor row(DType::kFloat32, {1, static_cast<int64_t>(values.size())});
+  std::copy(values.begin(), values.end(), row.data<float>());
+  return testing::StdoutOf([&] {
+    PredictionPrinter(std::move(options)).Print({{"probabilities", row}});
+  });
+}
+
+TEST_CASE("what is no number is the least probable") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const auto top = [](const std::vector<float>& values) {
+    std::vector<int> classes;
+    const std::string csv = Printed(values, {.csv = true});
+    for (const CsvRow& row : ParseCsv(csv, "stdout").ValueOrThrow()) {
+      if (row.fields[0] != "file") classes.push_back(std::stoi(row.fields[2]));
+    }
+    return classes;
+  };
+  CHECK(top({kNan, 0.2f, kNan, 0.5f, 0.3f, kNan, 0.1f}) ==
+        std::vector<int>{3, 4, 1, 6, 0});
+  CHECK(top({0.2f, kNan, 0.2f}) == std::vector<int>{0, 2, 1});
+  CHECK(top(std::vector<float>(7, kNan)) == std::vector<int>{0, 1, 2, 3, 4});
+  // Of many, as many as make a sort by no order read beyond its end.
+  std::vector<float> many(1000);
+  for (size_t i = 0; i < many.size(); ++i) {
+    many[i] = i % 3 ? kNan : static_cast<float>(i);
+  }
+  CHECK(top(many) == std::vector<int>{999, 996, 993, 990, 987});
+
+  CHECK(Printed({kNan, 0.25f, 0.75f}, {}) == "0: probabilities 2 (0.7500)\n");
+  CHECK(Printed({0.25f, kNan}, {}) == "0: probabilities 0 (0.2500)\n");
+  CHECK(Printed({kNan, kNan}, {}) == "0: probabilities nan\n");
+  CHECK(Printed({kNan}, {}) == "0: probabilities nan\n");
+  CHECK(Contains(Printed({kNan, 0.5f}, {.files = {"a.png"}}),
+                 "a.png\n  0.5000     1\n  nan     0"));
 }
 
 }  // namespace

@@ -189,6 +189,46 @@ TEST_CASE("--config: flags of a file come behind those of the command line") {
   CheckMnistError(RunMnist({"train", "--config", folder / "none"}), 1, "none");
 }
 
+TEST_CASE("the weights that a training began with are not what it trained") {
+  TemporaryFolder folder;
+  const std::string first = folder / "first", log = folder / "log";
+  REQUIRE(
+      RunMnist(OnMnist("train", {"--steps", "2", "--log-dir", first})).code ==
+      0);
+  REQUIRE(RunMnist({"export", "--log-dir", first}).code == 0);
+  const std::string weights = first + "/export/weights.safetensors";
+  REQUIRE(RunMnist(OnMnist("train", {"--steps", "40", "--log-dir", log,
+                                     "--weights", weights}))
+              .code == 0);
+  const std::string record = log + "/run.json";
+  REQUIRE(Contains(TextOf(record), weights));
+  const auto by_record = [&](const char* command) {
+    return RunMnist({command, "--json", "--config", record, "--log-dir", log});
+  };
+  const auto figures = [](const Outcome& outcome) {
+    const auto result = LastObject(outcome.out);
+    return Json{result["steps"], result["test_accuracy"]};
+  };
+  const Json wanted = figures(RunMnist({"eval", "--json", "--log-dir", log}));
+  CHECK(wanted[0] == 40);
+  CHECK(figures(by_record("eval")) == wanted);
+  CHECK(by_record("predict").out ==
+        RunMnist({"predict", "--json", "--log-dir", log}).out);
+  CHECK(Contains(by_record("export").err, "using " + log + "/checkpoint-40"));
+  CheckMnistError(RunMnist({"eval", "--config", record}), 2,
+                  "no trained model");
+  // Those that are given are meant.
+  const Outcome given = RunMnist({"eval", "--json", "--config", record,
+                                  "--log-dir", log, "--weights", weights});
+  CHECK(LastObject(given.out)["steps"] == 0);
+  // What is trained again begins with them.
+  const std::string again = folder / "again";
+  const Outcome trained =
+      RunMnist({"train", "--config", record, "--log-dir", again});
+  CHECK(trained.code == 0);
+  CHECK(Contains(TextOf(again + "/run.json"), weights));
+}
+
 TEST_CASE("resumed without its flags, any training gives the same bits") {
   const std::map<std::string, std::vector<std::string>> choices = {
       {"--model", {"softmax", "mlp"}},

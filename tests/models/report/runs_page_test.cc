@@ -206,6 +206,53 @@ TEST_CASE("the table of trainings") {
                                                     "", "0", "0.0"});
 }
 
+// The best of a figure of 2, 3, 1 in steps 1, 2, 3.
+std::string BestOf(const std::string& name, RunFacts facts) {
+  RunCurves run = {"run", {}, std::move(facts)};
+  for (const auto& [step, value] : {std::pair(1, 2.0), {2, 3.0}, {3, 1.0}}) {
+    run.rows.push_back({1, step, "eval", "loss", value});
+    run.rows.push_back({1, step, "eval", name, value});
+  }
+  const Strings cells = Cells(RunsPage({run}));
+  REQUIRE(cells.size() == 2 * 8);
+  CHECK(cells[8 + 5] == "1 at step 3");  // the loss, whatever the metric is
+  return cells.back();
+}
+
+TEST_CASE("the best is the least or the greatest, as the program says") {
+  for (const char* name : {"error_rate", "perplexity", "mae", "rmse", "mse",
+                           "cross_entropy", "val_loss", "logloss"}) {
+    CAPTURE(name);
+    CHECK(BestOf(name, {}) == "1 at step 3");
+    CHECK(BestOf(name, {.higher_is_better = true}) == "3 at step 2");
+  }
+  for (const char* name : {"accuracy", "top_5_accuracy", "f1", "auc"}) {
+    CAPTURE(name);
+    CHECK(BestOf(name, {}) == "3 at step 2");
+    CHECK(BestOf(name, {.higher_is_better = false}) == "1 at step 3");
+  }
+  // Nothing is guessed.
+  for (const char* name : {"norm", "maestro", "lossless", "k"}) {
+    CAPTURE(name);
+    CHECK(BestOf(name, {}) == "");
+    CHECK(BestOf(name, {.higher_is_better = false}) == "1 at step 3");
+  }
+  // It is said of the first metric alone.
+  const RunCurves two = {"two",
+                         {{1, 1, "eval", "gain", 2},
+                          {1, 1, "eval", "other", 2},
+                          {1, 1, "eval", "recall", 2},
+                          {2, 2, "eval", "gain", 1},
+                          {2, 2, "eval", "other", 1},
+                          {2, 2, "eval", "recall", 1}},
+                         {.higher_is_better = false}};
+  const Strings cells = Cells(RunsPage({two}));
+  REQUIRE(cells.size() == 2 * 10);
+  CHECK(cells[15] == "1 at step 2");
+  CHECK(cells[17] == "");
+  CHECK(cells[19] == "2 at step 1");
+}
+
 TEST_CASE("the flags that differ") {
   RunCurves first = {"first", {}};
   RunCurves second = {"second", {}};
