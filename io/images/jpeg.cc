@@ -243,6 +243,14 @@ Result<Tensor> DecodeJpeg(std::string_view bytes) {
   SLUICE_ASSIGN_OR_RETURN(const JpegSize size, ReadJpegSize(bytes));
   return DecodeJpegPart(bytes, {0, 0, size.height, size.width});
 }
+
+std::string JpegLibrary() {
+#ifdef LIBJPEG_TURBO_VERSION_NUMBER
+  return fmt::format("libjpeg-turbo {}", LIBJPEG_TURBO_VERSION_NUMBER);
+#else
+  return fmt::format("libjpeg {}", JPEG_LIB_VERSION);
+#endif
+}
 #else
 namespace {
 Status NoLibrary() {
@@ -264,6 +272,9 @@ Result<Tensor> DecodeJpegPart(std::string_view, const ImagePart&) {
 }
 Result<Tensor> DecodeJpeg(std::string_view) {
   return NoLibrary();
+}
+std::string JpegLibrary() {
+  return {};
 }
 #endif
 

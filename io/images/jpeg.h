@@ -52,6 +52,10 @@ Result<Tensor> DecodeJpegPart(std::string_view bytes, const ImagePart& part);
 Result<std::string> EncodeJpeg(const Tensor& image, int quality,
                                int orientation = 1);
 
+// The library that decodes, and the version of it that this was compiled with;
+// empty without one.
+std::string JpegLibrary();
+
 }  // namespace sluice
 
 #endif  // SLUICE_IO_IMAGES_JPEG_H_
