@@ -179,8 +179,7 @@ class Decoder {
   std::vector<unsigned char> scratch_;
 };
 
-// Adobe's programs, which alone write such files, invert the four inks. In
-// place.
+// Of four inks as DecodeJpeg says. In place.
 void InvertedCmykToRgb(uint8_t* pixels, int64_t n) {
   const uint8_t* from = pixels;
   for (uint8_t* to = pixels; n > 0; --n, from += 4, to += 3) {
