@@ -14,6 +14,8 @@
 #include "io/files/file.h"
 #include "io/files/open_files.h"
 #include "io/files/schemes.h"
+#include "io/images/jpeg.h"
+#include "io/images/png.h"
 #include "io/records/file_datasets.h"
 #include "models/cli/console.h"
 #include "models/cli/flag_values.h"
@@ -43,12 +45,12 @@ Tensor Bytes(std::string_view text) {
   return bytes;
 }
 
-// What all that decides what is made of a file's bytes is, in words. What is
-// decoded depends on the libraries that this version was built with.
+// What all that decides what is made of a file's bytes is, in words. Another
+// version of a library may decode other bits.
 std::string KeyOf(PictureCache::Stage stage, const RunContext& run) {
   if (stage == PictureCache::Stage::kBytes) return "encoded pictures 1";
-  return fmt::format("decoded pictures 1 {}{}", SLUICE_VERSION,
-                     DescribeSizing(run).insert(0, " "));
+  return fmt::format("decoded pictures 2 {}, {}, {} {}", SLUICE_VERSION,
+                     JpegLibrary(), PngLibrary(), DescribeSizing(run));
 }
 
 std::shared_ptr<PictureCache> Open(const RunContext& run, uint64_t max_bytes) {

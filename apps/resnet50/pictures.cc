@@ -75,8 +75,9 @@ namespace {
 
 // As ListImages, and says of a labels.csv what was taken for its heading.
 ImageList List(const std::string& folder,
-               const std::vector<std::string>& class_names) {
-  ImageList list = ListImages(folder, class_names);
+               const std::vector<std::string>& class_names,
+               const std::string& but = {}) {
+  ImageList list = ListImages(folder, class_names, but);
   static std::mutex mutex;
   static std::set<std::string> said;
   const std::lock_guard lock(mutex);
@@ -90,7 +91,10 @@ ImageList List(const std::string& folder,
 // What the folder has beside `val`; classes numbered as in the training if that
 // is known.
 ImageList BesideVal(const RunContext& run) {
-  return List(Part(run, "train").value_or(run.flag("data")), run.class_names);
+  if (const auto train = Part(run, "train")) {
+    return List(*train, run.class_names);
+  }
+  return List(run.flag("data"), run.class_names, "val");
 }
 
 // Of these what is to be trained on, and, with --validation-split, kept back.

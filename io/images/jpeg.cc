@@ -179,8 +179,7 @@ class Decoder {
   std::vector<unsigned char> scratch_;
 };
 
-// Adobe's programs, which alone write such files, invert the four inks. In
-// place.
+// Of four inks as DecodeJpeg says. In place.
 void InvertedCmykToRgb(uint8_t* pixels, int64_t n) {
   const uint8_t* from = pixels;
   for (uint8_t* to = pixels; n > 0; --n, from += 4, to += 3) {
@@ -243,6 +242,14 @@ Result<Tensor> DecodeJpeg(std::string_view bytes) {
   SLUICE_ASSIGN_OR_RETURN(const JpegSize size, ReadJpegSize(bytes));
   return DecodeJpegPart(bytes, {0, 0, size.height, size.width});
 }
+
+std::string JpegLibrary() {
+#ifdef LIBJPEG_TURBO_VERSION_NUMBER
+  return fmt::format("libjpeg-turbo {}", LIBJPEG_TURBO_VERSION_NUMBER);
+#else
+  return fmt::format("libjpeg {}", JPEG_LIB_VERSION);
+#endif
+}
 #else
 namespace {
 Status NoLibrary() {
@@ -264,6 +271,9 @@ Result<Tensor> DecodeJpegPart(std::string_view, const ImagePart&) {
 }
 Result<Tensor> DecodeJpeg(std::string_view) {
   return NoLibrary();
+}
+std::string JpegLibrary() {
+  return {};
 }
 #endif
 

@@ -24,7 +24,10 @@ inline constexpr int64_t kMaxPixels = 100'000'000;
 // kMaxPixels or, but of ReadJpegSize, more than 100 scans; kUnimplemented
 // without libjpeg.
 
-// uint8 [height,width,3], RGB.
+// uint8 [height,width,3], RGB. Four inks (CMYK, YCCK) are taken to be stored
+// inverted, as Adobe's programs do, also where the file has no marker of
+// Adobe's: so do Pillow, torchvision, OpenCV and libjpeg-turbo's programs.
+// (TensorFlow takes those without it to be upright.)
 Result<Tensor> DecodeJpeg(std::string_view bytes);
 
 struct JpegSize {
@@ -51,6 +54,10 @@ Result<Tensor> DecodeJpegPart(std::string_view bytes, const ImagePart& part);
 // libjpeg.
 Result<std::string> EncodeJpeg(const Tensor& image, int quality,
                                int orientation = 1);
+
+// The library that decodes, and the version of it that this was compiled with;
+// empty without one.
+std::string JpegLibrary();
 
 }  // namespace sluice
 

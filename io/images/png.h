@@ -23,10 +23,16 @@ constexpr bool IsPngSize(int64_t height, int64_t width) {
 Result<std::string> EncodePng(const Tensor& image);
 
 bool IsPng(std::string_view bytes);
-// uint8 [height,width,3]; what is transparent shows its colour. kDataLoss for
-// damaged data or more than kMaxPixels (io/images/jpeg.h); kUnimplemented
-// without libpng.
+// uint8 [height,width,3]; what is transparent shows its colour. Numbers are
+// taken as they are, as TensorFlow, OpenCV and Pillow take them: gAMA, sRGB and
+// profiles (iCCP) change nothing; of 16 bits the upper 8 are taken, as
+// TensorFlow and OpenCV do, and fewer than 8 are spread over 0 to 255.
+// kDataLoss for damaged data or more than kMaxPixels (io/images/jpeg.h);
+// kUnimplemented without libpng.
 Result<Tensor> DecodePng(std::string_view bytes);
+
+// The library that decodes, and its version; empty without one.
+std::string PngLibrary();
 
 }  // namespace sluice
 

@@ -37,9 +37,12 @@ struct CsvOptions {
   // What is read of the files; other columns are passed over.
   std::vector<CsvColumn> columns = {};
   // If it is not 0, columns that are not in `columns` are read, too, as what
-  // the first so many rows of the first file have: int64 where all are such
-  // numbers, else float32, or float64 where that can hold one of them that
-  // float32 cannot, else text. Missing values say nothing.
+  // holds the values of the first so many rows of the first file: the first
+  // such of int64, float32, float64 and text. A whole number without point or
+  // exponent must be held exactly; other numbers need no more than the nearest
+  // one, but from 2^24 on, where float32's steps become larger than 1, it holds
+  // only those that it has as exactly as float64. So 16777217 and 0.5 are
+  // float64, 2^53 + 1 and 0.5 are text. Missing values say nothing.
   int64_t infer_rows = 0;
   // The column whose values are the example's "label"; as `columns` say, or
   // else int64. Empty: none.

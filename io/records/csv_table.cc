@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -41,6 +42,40 @@ void CheckColumn(const CsvColumn& as) {
     Refuse(fmt::format("column {}: text has no words and is never missing",
                        Quoted(as.name)));
   }
+}
+
+// Of a whole number without point or exponent the digits, without sign and
+// leading zeros; else nothing.
+std::string_view WholeDigits(std::string_view value) {
+  constexpr std::string_view kDigits = "0123456789";
+  value = TrimBlanks(value);
+  if (value.starts_with('-') || value.starts_with('+')) value.remove_prefix(1);
+  if (value.find_first_not_of(kDigits) != value.npos) return {};
+  const size_t first = value.find_first_of(kDigits.substr(1));
+  return value.substr(std::min(first, std::max<size_t>(value.size(), 1) - 1));
+}
+
+// Whether the value is a number of which the type loses nothing that
+// CsvOptions::infer_rows promises to keep.
+template <typename T>
+bool HoldsFloat(DType dtype, std::string_view value) {
+  T number = 0;
+  if (!ParseNumber(value, dtype, &number).ok()) return false;
+  const std::string_view digits = WholeDigits(value);
+  if (!digits.empty()) {
+    return fmt::format("{:.0f}", std::abs(double{number})) == digits;
+  }
+  constexpr double kSteps = 0x1p24;  // from there on float32's are 2 and more
+  double exact = 0;
+  return !ParseNumber(value, DType::kFloat64, &exact).ok() ||
+         !(std::abs(exact) >= kSteps) || exact == number;
+}
+
+bool Holds(DType dtype, std::string_view value) {
+  if (dtype == DType::kFloat32) return HoldsFloat<float>(dtype, value);
+  if (dtype == DType::kFloat64) return HoldsFloat<double>(dtype, value);
+  int64_t number = 0;
+  return ParseNumber(value, dtype, &number).ok();
 }
 
 // "column 3 'age'"
@@ -133,44 +168,30 @@ void CsvTable::CheckLength(CsvValues row, const std::string& place) const {
 
 void CsvTable::Infer(CsvValues row, const std::string& place) {
   CheckLength(row, place);
-  constexpr std::array kNumbers = {std::pair(Seen::kInt64, DType::kInt64),
-                                   std::pair(Seen::kFloat32, DType::kFloat32),
-                                   std::pair(Seen::kFloat64, DType::kFloat64)};
   for (Column& column : columns_) {
     const std::string_view value = row[column.at];
     if (!column.inferred || IsMissing(value)) continue;
-    Seen seen = Seen::kText;
-    for (const auto& [kind, dtype] : kNumbers) {
-      uint64_t ignored = 0;
-      if (!ParseNumber(value, dtype, &ignored).ok()) continue;
-      seen = kind;
-      break;
+    column.has_value = true;
+    for (size_t i = 0; i < kInferred.size(); ++i) {
+      column.fits[i] = column.fits[i] && Holds(kInferred[i], value);
     }
-    column.seen = std::max(column.seen, seen);
   }
 }
 
 void CsvTable::EndInfer(const std::string& path) {
   for (Column& column : columns_) {
     if (!column.inferred) continue;
-    switch (column.seen) {
-      case Seen::kNothing:
-        Refuse(
-            fmt::format("'{}', {}: the rows to infer from have no value of "
-                        "it; say what it is",
-                        path, NameOf(column.at, header_)));
-      case Seen::kInt64:
-        column.as.dtype = DType::kInt64;
-        break;
-      case Seen::kFloat32:
-        column.as.dtype = DType::kFloat32;
-        break;
-      case Seen::kFloat64:
-        column.as.dtype = DType::kFloat64;
-        break;
-      case Seen::kText:
-        column.as.text = true;
-        break;
+    if (!column.has_value) {
+      Refuse(
+          fmt::format("'{}', {}: the rows to infer from have no value of "
+                      "it; say what it is",
+                      path, NameOf(column.at, header_)));
+    }
+    const auto first = std::find(column.fits.begin(), column.fits.end(), true);
+    if (first == column.fits.end()) {
+      column.as.text = true;
+    } else {
+      column.as.dtype = kInferred[first - column.fits.begin()];
     }
   }
 }

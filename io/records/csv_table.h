@@ -2,6 +2,7 @@
 #ifndef SLUICE_IO_RECORDS_CSV_TABLE_H_
 #define SLUICE_IO_RECORDS_CSV_TABLE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -37,8 +38,9 @@ class CsvTable {
   Example Read(CsvValues row, const std::string& place) const;
 
  private:
-  // Each can hold what those before it can; of inferred columns.
-  enum class Seen : uint8_t { kNothing, kInt64, kFloat32, kFloat64, kText };
+  // Inferred columns are of the first of these that fits, or text.
+  static constexpr std::array kInferred = {DType::kInt64, DType::kFloat32,
+                                           DType::kFloat64};
   struct Column {
     size_t at = 0;        // in a row
     std::string feature;  // the tensor's name
@@ -46,7 +48,9 @@ class CsvTable {
     Tensor missing = {};  // where `as` has it
     std::map<std::string, int64_t, std::less<>> words = {};
     bool inferred = false;
-    Seen seen = Seen::kNothing;
+    // Of those to infer from: whether there is one, and which types hold all.
+    bool has_value = false;
+    std::array<bool, kInferred.size()> fits = {true, true, true};
   };
 
   void Add(size_t at, const CsvColumn& as, bool inferred);

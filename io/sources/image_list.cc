@@ -34,15 +34,41 @@ std::string Enumeration(const std::vector<std::string>& names) {
              : some;
 }
 
+// Of what stands among folders of classes and has no images: throws Error where
+// it is such a folder, which would be missed without a word. A class that is
+// known may have none, which counts say (ClassesWithoutImages).
+void RefuseClassWithoutImages(const std::string& folder,
+                              const std::string& name, bool known) {
+  // What file systems and zip files of macOS put there by themselves.
+  if (name == "lost+found" || name == "__MACOSX") return;
+  if (name.starts_with('.')) return;
+  if (!IsFolder(folder).ValueOrThrow()) return;
+  const auto others = FileSystem::Default().List(folder).ValueOrThrow();
+  if (others.empty() && known) return;
+  throw Error(
+      Code::kNotFound,
+      fmt::format("'{}': a class's folder without JPEG and PNG files in it, "
+                  "{}{}; put images directly into it, or move it away",
+                  folder, others.empty() ? "empty" : "only ",
+                  Enumeration(others)));
+}
+
 ImageList ListClasses(const std::string& directory,
-                      const std::vector<std::string>& class_names) {
+                      const std::vector<std::string>& class_names,
+                      const std::string& but) {
   ImageList list;
   list.class_names = class_names;
   for (const std::string& name :
        FileSystem::Default().List(directory).ValueOrThrow()) {
+    if (name == but) continue;
     const std::string folder = JoinPath(directory, name);
     const std::vector<std::string> images = ImagesIn(folder);
-    if (images.empty()) continue;
+    if (images.empty()) {
+      RefuseClassWithoutImages(folder, name,
+                               std::find(class_names.begin(), class_names.end(),
+                                         name) != class_names.end());
+      continue;
+    }
     auto& names = list.class_names;
     if (class_names.empty()) names.push_back(name);
     const auto known = std::find(names.begin(), names.end(), name);
@@ -80,12 +106,13 @@ std::string_view ImageList::Relative(size_t i) const {
 }
 
 ImageList ListImages(const std::string& directory,
-                     const std::vector<std::string>& class_names) {
+                     const std::vector<std::string>& class_names,
+                     const std::string& but) {
   const std::string table = JoinPath(directory, kLabels);
   const Result<std::string> labels = FileSystem::Default().Read(table);
   const bool none = labels.status().code() == Code::kNotFound;
   if (!none) ThrowIfError(labels.status());
-  ImageList list = none ? ListClasses(directory, class_names)
+  ImageList list = none ? ListClasses(directory, class_names, but)
                         : ReadImageLabels(table, *labels, class_names,
                                           /*may_be_names=*/false);
   list.directory = directory;

@@ -35,22 +35,25 @@ struct ImageList {
 };
 
 // The images of a folder, in one of two forms:
-//   one sub-folder per class with JPEG or PNG files in it, the classes numbered
-//   in the order of the names (torchvision's ImageFolder), the images sorted by
-//   path;
+//   one sub-folder per class with JPEG or PNG files directly in it, the classes
+//   numbered in the order of the names (torchvision's ImageFolder), the images
+//   sorted by path. Any other sub-folder is an error, but for those whose names
+//   begin with a dot, lost+found, __MACOSX and the one called `but`;
 //   images beside a file labels.csv (RFC 4180: a FILE with commas or quotes
 //   goes in quotes) of a row FILE,LABEL per image, in its order, none twice.
 //   LABEL is the class, a number from 0; blanks around it do not matter. A
 //   first row whose LABEL is no whole number is a heading.
 // With `class_names`, those of a training, the classes are numbered by these;
 // a sub-folder of images that is none of them is an error, and so is a label
-// beyond them.
-// Throws Error: kNotFound where there are no images, kDataLoss naming the line
-// of labels.csv that is wrong, kOutOfRange naming the label, kInvalidArgument
-// naming the sub-folder, and what the file system says of a labels.csv or a
-// sub-folder that cannot be read.
+// beyond them; one of their sub-folders may be empty.
+// Throws Error: kNotFound where there are no images, naming a sub-folder that
+// has none, kDataLoss naming the line of labels.csv that is wrong, kOutOfRange
+// naming the label, kInvalidArgument naming a sub-folder of another class, and
+// what the file system says of a labels.csv or a sub-folder that cannot be
+// read.
 ImageList ListImages(const std::string& directory,
-                     const std::vector<std::string>& class_names = {});
+                     const std::vector<std::string>& class_names = {},
+                     const std::string& but = {});
 
 // Whether a path names a table of images: it ends in .csv, whatever the case,
 // and is no folder.

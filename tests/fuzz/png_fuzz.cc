@@ -1,8 +1,6 @@
 // Any bytes are a picture or an error: as a file, whose checksums stop most
 // inputs; with the checksums of its chunks put right; and as a header and rows,
 // which are compressed here.
-#include <zlib.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -10,12 +8,13 @@
 
 #include "engine/status.h"
 #include "io/images/png.h"
-#include "tests/support/exif_bytes.h"
+#include "tests/support/png_bytes.h"
 
 namespace sluice {
 namespace {
 
-constexpr std::string_view kMagic = "\x89PNG\r\n\x1a\n";
+using testing::kPngMagic;
+
 constexpr size_t kHeaderBytes = 13;  // of IHDR: two sizes and five choices
 constexpr uint64_t kMostPixels = 1 << 16;  // larger ones only take longer
 
@@ -29,7 +28,7 @@ uint32_t BigEndian(std::string_view bytes) {
 
 // Whether the first chunk says that there are many.
 bool IsLarge(std::string_view file) {
-  constexpr size_t kSizes = kMagic.size() + 8;
+  constexpr size_t kSizes = kPngMagic.size() + 8;
   if (file.size() < kSizes + 8) return false;
   return uint64_t{BigEndian(file.substr(kSizes))} *
              BigEndian(file.substr(kSizes + 4)) >
@@ -49,24 +48,14 @@ void Check(const std::string& file) {
 }
 
 std::string WithChecksums(std::string_view file) {
-  std::string out(kMagic);
-  file.remove_prefix(std::min(file.size(), kMagic.size()));
+  std::string out(kPngMagic);
+  file.remove_prefix(std::min(file.size(), kPngMagic.size()));
   while (file.size() >= 8) {
     const size_t size = std::min<size_t>(BigEndian(file), file.size() - 8);
     out += testing::PngChunk(std::string(file.substr(4, 4)),
                              std::string(file.substr(8, size)));
     file.remove_prefix(std::min(file.size(), size + 12));
   }
-  return out;
-}
-
-std::string Compressed(std::string_view bytes) {
-  uLongf size = compressBound(bytes.size());
-  std::string out(size, '\0');
-  SLUICE_CHECK(compress(reinterpret_cast<Bytef*>(out.data()), &size,
-                        reinterpret_cast<const Bytef*>(bytes.data()),
-                        bytes.size()) == Z_OK);
-  out.resize(size);
   return out;
 }
 
@@ -79,9 +68,9 @@ std::string OfRows(std::string_view bytes) {
   bytes.remove_prefix(1 + kHeaderBytes);
   const std::string palette(bytes.substr(0, colours));
   bytes.remove_prefix(palette.size());
-  return std::string(kMagic) + testing::PngChunk("IHDR", header) +
+  return std::string(kPngMagic) + testing::PngChunk("IHDR", header) +
          (palette.empty() ? "" : testing::PngChunk("PLTE", palette)) +
-         testing::PngChunk("IDAT", Compressed(bytes)) +
+         testing::PngChunk("IDAT", testing::ZlibCompressed(bytes)) +
          testing::PngChunk("IEND", "");
 }
 

@@ -123,6 +123,35 @@ TEST_CASE("a training whose classes or labels change is not resumed") {
   CHECK(LastObject(outcome.out)["steps"] == 62);
 }
 
+TEST_CASE("a class's folder without pictures is refused; val is no class") {
+  const TemporaryFolder folder;
+  const std::string data = folder / "data";
+  namespace fs = std::filesystem;
+  WriteClasses(data, {"ant", "wasp"}, 4);
+  WriteClasses(data + "/val", {"ant", "wasp"}, 2);
+  const auto train = [&] {
+    return RunResNet50({"train", "--data", data, "--model", "resnet20",
+                        "--steps", "1", "--batch-size", "2", "--json"});
+  };
+  // Classes and `val` in one folder; there one of them may have no pictures.
+  fs::remove_all(data + "/val/wasp");
+  fs::create_directory(data + "/val/wasp");
+  Outcome outcome = train();
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(LastObject(outcome.out)["evaluated_on"] == "test");
+  // What is in a folder further down is none of the class's.
+  fs::create_directory(data + "/bee");
+  fs::rename(data + "/val/ant", data + "/bee/queens");
+  CheckResNet50Error(train(), 1,
+                     "'" + data +
+                         "/bee': a class's folder without JPEG and PNG files "
+                         "in it, only queens; put images directly into it");
+  fs::rename(data + "/bee/queens", data + "/val/ant");
+  fs::remove(data + "/bee");
+  std::ofstream(data + "/val/wasp/0.bmp") << "BM";
+  CheckResNet50Error(train(), 1, data + "/val/wasp': a class's folder without");
+}
+
 TEST_CASE("labels by number and by name do not mix") {
   TemporaryFolder folder;
   namespace fs = std::filesystem;

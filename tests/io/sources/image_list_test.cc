@@ -9,6 +9,8 @@
 #include <fstream>
 #include <set>
 
+#include "tests/support/error_text.h"
+#include "tests/support/random.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {
@@ -74,7 +76,7 @@ TEST_CASE("a folder of classes and a folder with labels.csv are listed") {
   TemporaryFolder folder;
   for (const char* path :
        {"b/2.PNG", "b/1.jpg", "b/._1.jpg", "a/x.jpeg", "a/._a.jpg",
-        "a/notes.txt", "empty/readme", "empty/._a.jpg", "top.jpg"}) {
+        "a/notes.txt", ".empty/readme", "__MACOSX/._a.jpg", "top.jpg"}) {
     const std::filesystem::path file = folder / path;
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << "x";
@@ -124,6 +126,73 @@ TEST_CASE("a folder of classes and a folder with labels.csv are listed") {
                          doctest::Contains("no images in"), Error);
   }
   CHECK_THROWS_AS(ListImages(folder / "none"), Error);
+}
+
+TEST_CASE("a class's folder without images is refused, not passed over") {
+  // What there may be in a folder, and what the error says of it; none where it
+  // is a class.
+  const std::vector<std::pair<std::vector<std::string>, std::string>> kinds = {
+      {{"1.png"}, ""},
+      {{"1.JPEG", "notes.txt", "sub/2.png"}, ""},
+      {{}, "empty"},
+      {{"1.bmp"}, "only 1.bmp"},
+      {{"sub/1.png"}, "only sub"},
+      {{"._1.png", "b.gif"}, "only ._1.png, b.gif"}};
+  const std::vector<std::string> passed_over = {".ipynb_checkpoints",
+                                                "lost+found", "__MACOSX"};
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    testing::Random random(seed);
+    const TemporaryFolder folder;
+    std::vector<std::string> classes, all;
+    std::string error, first_empty;
+    const auto make = [&](const std::string& name, size_t kind) {
+      std::filesystem::create_directories(folder / name);
+      for (const std::string& file : kinds[kind].first) {
+        const std::filesystem::path path = folder / (name + "/" + file);
+        std::filesystem::create_directories(path.parent_path());
+        std::ofstream(path) << "x";
+      }
+    };
+    for (const char* name : {"a", "b", "c", "d"}) {
+      const auto kind =
+          static_cast<size_t>(random.Chance(2) ? 0 : random.Between(0, 5));
+      make(name, kind);
+      const std::string& fault = kinds[kind].second;
+      all.emplace_back(name);
+      if (fault.empty()) {
+        classes.emplace_back(name);
+      } else if (error.empty()) {
+        error = fmt::format(
+            "'{}': a class's folder without JPEG and PNG files "
+            "in it, {};",
+            folder / name, fault);
+      }
+      if (fault == "empty") first_empty = name;
+    }
+    for (const std::string& name : passed_over) {
+      if (random.Chance(2)) make(name, random.Between(2, 5));
+    }
+    std::ofstream(folder / "readme.txt") << "x";
+    CAPTURE(error);
+    if (error.empty()) {
+      CHECK(ListImages(folder.path()).class_names == classes);
+    } else {
+      CHECK_THROWS_WITH_AS(ListImages(folder.path()),
+                           doctest::Contains(error.c_str()), Error);
+    }
+    // One that is known may be empty; one that is named is passed over.
+    if (first_empty.empty()) continue;
+    const std::string empty = fmt::format("'{}'", folder / first_empty);
+    for (const bool known : {true, false}) {
+      const std::string text = testing::ErrorOf([&] {
+        known ? ListImages(folder.path(), all)
+              : ListImages(folder.path(), {}, first_empty);
+      });
+      CAPTURE(text);
+      CHECK(text.find(empty) == std::string::npos);
+    }
+  }
 }
 
 // The list of a folder with this labels.csv, and the files in it.
