@@ -47,7 +47,7 @@ TEST_CASE("servers of hosts train what one host's do, and come back") {
   const Process process(
       kLauncher, Joined(Joined(sshd->Options(), {"-H", "127.0.0.1,127.0.0.2"}),
                         job.Command(folder / "log", marks.path())));
-  const auto code = testing::EndOf(process, std::chrono::seconds(150));
+  const auto code = process.EndWithin(std::chrono::seconds(150));
   CAPTURE(process.err());
   REQUIRE(code.has_value());
   CHECK(*code == 0);
