@@ -226,7 +226,9 @@ function(sluice_fuzzed target)
     return()
   endif()
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources INCLUDE REGEX "/(io|dist|graph/text|graph/ops)/.*\\.cc$")
+  string(CONCAT read "/(io|dist|graph/text|graph/ops|graph/compile|models/train/workers)/.*"
+    "|/graph/passes/device_description|/models/nn/metric_states")
+  list(FILTER sources INCLUDE REGEX "(${read})\\.cc$")
   set_property(SOURCE ${sources} TARGET_DIRECTORY ${target}
     APPEND PROPERTY COMPILE_OPTIONS -fsanitize=fuzzer-no-link)
   # clang takes no precompiled headers that were compiled without.

@@ -229,7 +229,8 @@ class MastersSession final : public ClusterSession {
     std::vector<std::pair<Task::LinkPtr, Json>> links, ways;
     for (size_t i = 0; i < far_.size(); ++i) {
       const FarTask& one = far_[i];
-      task_->rendezvous()->Reach(one.incarnations, one.link);
+      SLUICE_RETURN_IF_ERROR(
+          task_->rendezvous()->Reach(one.incarnations, one.link));
       ways.emplace_back(one.link, Way("", request_.incarnations));
       for (size_t j = 0; j < far_.size(); ++j) {
         const FarTask& other = far_[j];

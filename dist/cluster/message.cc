@@ -25,6 +25,16 @@ constexpr uint64_t kLongest = uint64_t{365} * 24 * 3600 * 1'000'000;
 
 }  // namespace
 
+Status CheckMessage(uint64_t bytes, const MachineMemory& memory) {
+  if (bytes > kMaxMessage) {
+    return InvalidArgument(fmt::format("a message of {} bytes, of at most {}",
+                                       bytes, kMaxMessage));
+  }
+  if (bytes <= memory.available) return {};
+  return ResourceExhausted(fmt::format(
+      "a message of {} bytes, for which {} are left", bytes, memory.available));
+}
+
 std::vector<std::byte> Message::Pack() const {
   std::vector<std::byte> bytes(4 + head.size() + body.size());
   std::byte* at = bytes.data();
@@ -40,6 +50,10 @@ Result<Message> Message::Unpack(std::vector<std::byte> bytes) {
   const size_t head = Take<uint32_t>(&at);
   if (head > bytes.size() - 4) {
     return DataLoss("a message's head is longer than it");
+  }
+  if (head > kMaxHead) {
+    return DataLoss(fmt::format("a message's head of {} bytes, of at most {}",
+                                head, kMaxHead));
   }
   Message message;
   message.head.assign(reinterpret_cast<const char*>(at), head);
@@ -59,7 +73,9 @@ Result<std::vector<uint64_t>> NumbersOf(const std::vector<std::string>& words) {
   std::vector<uint64_t> numbers;
   for (const std::string& word : words) {
     const char* const end = word.data() + word.size();
-    if (std::from_chars(word.data(), end, numbers.emplace_back()).ptr != end) {
+    const auto [stop, error] =
+        std::from_chars(word.data(), end, numbers.emplace_back());
+    if (stop != end || error != std::errc()) {
       return InvalidArgument(fmt::format("'{}' is no incarnation", word));
     }
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/machine_memory.h"
 #include "engine/runtime/rendezvous.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
@@ -27,6 +28,11 @@ struct Message {
 };
 // Of a call or an answer with its body, with room for a variable.
 inline constexpr uint64_t kMaxMessage = uint64_t{1} << 34;
+// Of its head, of which a JSON reader makes many times as much.
+inline constexpr size_t kMaxHead = size_t{16} << 20;
+// Whether one of so many bytes can be taken: kInvalidArgument where no message
+// is so long, kResourceExhausted where there is no memory for it.
+Status CheckMessage(uint64_t bytes, const MachineMemory& memory);
 
 // Incarnations in JSON, whose lists of numbers do not reach so far.
 std::vector<std::string> WordsOf(const std::vector<uint64_t>& numbers);

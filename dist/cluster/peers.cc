@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "dist/cluster/introduction.h"
 #include "dist/cluster/task.h"
 #include "dist/collective/texts.h"
 #include "engine/text/json.h"
@@ -22,42 +23,9 @@
 namespace sluice::dist {
 namespace {
 
-// What a peer tells the others when a session is opened.
-struct Peer {
-  ClusterTask address;
-  std::vector<std::string> devices, descriptions;  // parallel
-  std::vector<uint64_t> incarnations;
-  uint64_t first_run = 0;  // what it would have the number of the first run be
-  Task::LinkPtr link;      // null: this one
-
-  std::string ToText() const {
-    const Json json = {{"task", address.name},
-                       {"host", address.host},
-                       {"port", address.port},
-                       {"first run", first_run},
-                       {"descriptions", descriptions},
-                       {"incarnations", WordsOf(incarnations)}};
-    return json.Text();
-  }
-  static Result<Peer> Parse(const std::string& text) {
-    SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
-    Peer peer;
-    SLUICE_ASSIGN_OR_RETURN(peer.address.name, json.String("task"));
-    SLUICE_ASSIGN_OR_RETURN(peer.address.host, json.String("host"));
-    SLUICE_ASSIGN_OR_RETURN(const int64_t port, json.Int("port"));
-    peer.address.port = static_cast<int>(std::clamp<int64_t>(port, 0, 65536));
-    SLUICE_ASSIGN_OR_RETURN(peer.first_run, json.Unsigned("first run"));
-    SLUICE_ASSIGN_OR_RETURN(peer.descriptions, json.Strings("descriptions"));
-    for (const std::string& described : peer.descriptions) {
-      SLUICE_ASSIGN_OR_RETURN(const DeviceDescription device,
-                              DeviceDescription::Parse(described));
-      peer.devices.push_back(device.name);
-    }
-    SLUICE_ASSIGN_OR_RETURN(const std::vector<std::string> words,
-                            json.Strings("incarnations"));
-    SLUICE_ASSIGN_OR_RETURN(peer.incarnations, NumbersOf(words));
-    return peer;
-  }
+// A peer and the way to it; null: this one.
+struct KnownPeer : Peer {
+  Task::LinkPtr link;
 };
 
 // A session's runs have the same numbers on all peers, which begin them in the
@@ -185,12 +153,12 @@ class Peers final : public Cluster {
 
   Result<std::unique_ptr<ClusterSession>> Open(
       const Request& request) override {
-    SLUICE_ASSIGN_OR_RETURN(std::vector<Peer> peers, Introduce(request));
+    SLUICE_ASSIGN_OR_RETURN(std::vector<KnownPeer> peers, Introduce(request));
     SLUICE_RETURN_IF_ERROR(Agree(Meet(peers)));
     const uint64_t first_run = peers[0].first_run;
     PeersDevices devices;
     for (size_t rank = 0; rank < peers.size(); ++rank) {
-      Peer& peer = peers[rank];
+      KnownPeer& peer = peers[rank];
       if (rank != static_cast<size_t>(group_.rank())) {
         SLUICE_RETURN_IF_ERROR(Reach(&peer));
       }
@@ -218,7 +186,7 @@ class Peers final : public Cluster {
 
  private:
   // All, by rank. Waits for them.
-  Result<std::vector<Peer>> Introduce(const Request& request) {
+  Result<std::vector<KnownPeer>> Introduce(const Request& request) {
     Peer own;
     own.address = {task_->name(), options_.host, port_};
     own.descriptions = request.descriptions;
@@ -227,30 +195,29 @@ class Peers final : public Cluster {
     own.first_run = uint64_t{random() >> 1} << 32 | random();
     SLUICE_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                             GatherTexts(group_, "peers", own.ToText()));
-    std::vector<Peer> peers;
+    std::vector<KnownPeer> peers;
     for (const std::string& text : texts) {
       SLUICE_ASSIGN_OR_RETURN(Peer peer, Peer::Parse(text));
-      peers.push_back(std::move(peer));
+      peers.push_back({std::move(peer), nullptr});
     }
     return peers;
   }
   // Each connects to those before it, so that two are connected once.
-  Status Meet(std::vector<Peer>& peers) {
+  Status Meet(std::vector<KnownPeer>& peers) {
     const Deadline deadline = After(options_.connect_timeout);
     for (int rank = 0; rank < group_.rank(); ++rank) {
-      Peer& peer = peers[static_cast<size_t>(rank)];
+      KnownPeer& peer = peers[static_cast<size_t>(rank)];
       SLUICE_ASSIGN_OR_RETURN(peer.link, task_->Reach(peer.address, deadline));
     }
     return {};
   }
   // From now on it is sent to. Those behind this one have connected.
-  Status Reach(Peer* peer) {
+  Status Reach(KnownPeer* peer) {
     if (peer->link == nullptr) peer->link = task_->Find(peer->address.name);
     if (peer->link == nullptr) {
       return Unavailable(fmt::format("no way to {}", peer->address.name));
     }
-    task_->rendezvous()->Reach(peer->incarnations, peer->link);
-    return {};
+    return task_->rendezvous()->Reach(peer->incarnations, peer->link);
   }
   // The first error of all, so that nobody goes on without the others.
   Status Agree(const Status& mine) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <utility>
 
 #include "engine/catch_errors.h"
@@ -13,8 +12,6 @@ namespace sluice::dist {
 namespace {
 
 constexpr size_t kMostText = 2048;  // of an error
-// Variables' values, which only workers answer with.
-constexpr size_t kLargeAnswer = size_t{1} << 20;
 // Memory for a payload is asked for as it comes.
 constexpr size_t kAtOnce = size_t{16} << 20;
 
@@ -84,18 +81,22 @@ Task::LinkPtr Task::PointerTo(const Link& link) const {
   return nullptr;
 }
 
-Result<std::vector<std::byte>> Task::Payload(Link& link, const Frame& frame) {
-  if (frame.bytes > kMaxMessage) {
-    return DataLoss(fmt::format("{} has sent a message of {} bytes",
-                                link.peer(), frame.bytes));
+Status Task::Payload(Link& link, const Frame& frame,
+                     std::vector<std::byte>* bytes, Status* refused) {
+  *refused =
+      CheckMessage(frame.bytes, frame.bytes > kAtOnce ? ReadMachineMemory()
+                                                      : MachineMemory());
+  if (refused->code() == Code::kInvalidArgument) {
+    return DataLoss(
+        fmt::format("{} has sent {}", link.peer(), refused->message()));
   }
-  std::vector<std::byte> bytes;
-  while (bytes.size() < frame.bytes) {
-    const size_t begin = bytes.size();
-    bytes.resize(std::min<size_t>(frame.bytes, begin + kAtOnce));
-    SLUICE_RETURN_IF_ERROR(link.Receive(MutableBytes(bytes).subspan(begin)));
+  if (!refused->ok()) return link.Drop(frame.bytes);
+  while (bytes->size() < frame.bytes) {
+    const size_t begin = bytes->size();
+    bytes->resize(std::min<size_t>(frame.bytes, begin + kAtOnce));
+    SLUICE_RETURN_IF_ERROR(link.Receive(MutableBytes(*bytes).subspan(begin)));
   }
-  return bytes;
+  return {};
 }
 
 Status Task::Take(Link& link, const Frame& frame) {
@@ -121,8 +122,11 @@ Status Task::Take(Link& link, const Frame& frame) {
 }
 
 Status Task::TakeCall(Link& link, const Frame& frame) {
-  SLUICE_ASSIGN_OR_RETURN(std::vector<std::byte> bytes, Payload(link, frame));
+  std::vector<std::byte> bytes;
+  Status refused;
+  SLUICE_RETURN_IF_ERROR(Payload(link, frame, &bytes, &refused));
   const auto answer = [&]() -> Result<Message> {
+    SLUICE_RETURN_IF_ERROR(refused);
     SLUICE_ASSIGN_OR_RETURN(const Message message,
                             Message::Unpack(std::move(bytes)));
     if (message.head == R"({"call": "here"})") {
@@ -132,28 +136,30 @@ Status Task::TakeCall(Link& link, const Frame& frame) {
     if (service_ == nullptr) return Unimplemented("it answers no calls");
     return service_->Called(PointerTo(link), message);
   }();
-  std::vector<std::byte> payload =
-      answer.ok() ? answer->Pack() : BytesOf(answer.status().message());
-  Frame said = FrameOfKind(FrameKind::kAnswer, frame.run, payload.size());
-  said.count = static_cast<uint64_t>(answer.status().code());
-  if (payload.size() < kLargeAnswer) {
-    link.Post(said, std::move(payload));
-    return {};
+  Status status = answer.status();
+  std::vector<std::byte> payload;
+  if (status.ok()) {
+    payload = answer->Pack();
+    status = CheckMessage(payload.size(), MachineMemory());
   }
-  // Who asks for much and reads nothing is not heard until it does.
-  Link::Parcel parcel;
-  const std::atomic<bool> never{false};
-  link.Send(said, payload, parcel);
-  link.Settle(parcel, never, Deadline::max());
+  if (!status.ok()) payload = BytesOf(status.message());
+  Frame said = FrameOfKind(FrameKind::kAnswer, frame.run, payload.size());
+  said.count = static_cast<uint64_t>(status.code());
+  link.Post(said, std::move(payload));
   return {};
 }
 
 Status Task::TakeAnswer(Link& link, const Frame& frame) {
-  SLUICE_ASSIGN_OR_RETURN(std::vector<std::byte> bytes, Payload(link, frame));
+  std::vector<std::byte> bytes;
+  Status refused;
+  SLUICE_RETURN_IF_ERROR(Payload(link, frame, &bytes, &refused));
   if (!IsCode(frame.count)) return DataLoss(link.peer() + " answers nonsense");
-  Result<Message> answer =
-      frame.count == 0 ? Message::Unpack(std::move(bytes))
-                       : StatusOf(frame.count, bytes).WithContext(link.peer());
+  const auto said = [&]() -> Result<Message> {
+    SLUICE_RETURN_IF_ERROR(refused);
+    if (frame.count == 0) return Message::Unpack(std::move(bytes));
+    return StatusOf(frame.count, bytes).WithContext(link.peer());
+  };
+  Result<Message> answer = said();
   MutexLock lock(mutex_);
   const auto call = calls_.find(frame.run);
   if (call == calls_.end() || call->second.link != &link) {
@@ -170,14 +176,18 @@ Result<Message> Task::Call(const LinkPtr& to, const Message& message) {
 
 uint64_t Task::StartCall(const LinkPtr& to, const Message& message) {
   std::vector<std::byte> payload = message.Pack();
+  const Status fits = CheckMessage(payload.size(), MachineMemory());
   uint64_t number = 0;
   {
     MutexLock lock(mutex_);
     number = ++last_call_;
-    calls_.emplace(number, Waiting{to.get(), std::nullopt});
+    Waiting& waiting = calls_[number];
+    waiting.link = to.get();
+    if (!fits.ok()) waiting.answer.emplace(fits);
   }
+  if (!fits.ok()) return number;
   const Frame frame = FrameOfKind(FrameKind::kCall, number, payload.size());
-  to->Post(frame, std::move(payload));
+  to->PostCall(frame, std::move(payload));
   return number;
 }
 
@@ -246,8 +256,9 @@ Status Task::TakeRan(Link& link, const Frame& frame) {
   if (frame.bytes > kMostText || !IsCode(frame.count)) {
     return DataLoss(link.peer() + " has ended a run with nonsense");
   }
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<std::byte> text,
-                          Payload(link, frame));
+  std::vector<std::byte> text;
+  Status refused;  // none is: it is short
+  SLUICE_RETURN_IF_ERROR(Payload(link, frame, &text, &refused));
   RunEnd* end = nullptr;
   {
     MutexLock lock(mutex_);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "dist/cluster/introduction.h"
 #include "dist/cluster/message.h"
 #include "dist/cluster/options.h"
 #include "dist/collective/hello.h"
@@ -105,10 +106,6 @@ class Task final : public Link::Owner {
     std::string who;
     std::future<Status> done;
   };
-  struct Introduction {
-    std::string task, number;
-    bool to = false;  // from who connects
-  };
 
   Result<LinkPtr> Connect(const ClusterTask& task, Deadline deadline);
   Status CheckReached(const Socket& socket, const std::string& name) const;
@@ -126,7 +123,9 @@ class Task final : public Link::Owner {
   LinkPtr PointerTo(const Link& link) const;
   void BuryEnded() EXCLUDES(mutex_);
   Status Broken(const std::string& name) const REQUIRES(mutex_);
-  Result<std::vector<std::byte>> Payload(Link& link, const Frame& frame);
+  // `refused`: why there was no room for it, so that it was dropped.
+  Status Payload(Link& link, const Frame& frame, std::vector<std::byte>* bytes,
+                 Status* refused);
   Status TakeCall(Link& link, const Frame& frame);
   Status TakeAnswer(Link& link, const Frame& frame);
   Status TakeOrder(Link& link, const Frame& frame);

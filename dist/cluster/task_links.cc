@@ -15,8 +15,6 @@
 #include "dist/net/address.h"
 #include "dist/net/local.h"
 #include "engine/catch_errors.h"
-#include "engine/text/json.h"
-#include "engine/text/json_object.h"
 
 namespace sluice::dist {
 namespace {
@@ -169,24 +167,17 @@ Result<Socket> Task::HalfOf(const Introduction& who, Deadline deadline) {
 
 Status Task::Introduce(Socket& socket, const Introduction& who,
                        Deadline deadline) {
-  const Json json = {
-      {"task", who.task}, {"number", who.number}, {"to", who.to}};
-  return SendText(FrameKind::kCall, 0, json.Text(), 0, socket, deadline);
+  return SendText(FrameKind::kCall, 0, who.ToText(), 0, socket, deadline);
 }
 
-Result<Task::Introduction> Task::HearOf(Socket& socket, Deadline deadline) {
+Result<Introduction> Task::HearOf(Socket& socket, Deadline deadline) {
   SLUICE_ASSIGN_OR_RETURN(const Frame frame, ReceiveHeader(socket, deadline));
   if (frame.kind != FrameKind::kCall) {
     return DataLoss(socket.peer() + " has not said who it is");
   }
   SLUICE_ASSIGN_OR_RETURN(const std::string text,
                           ReceiveText(frame, socket, deadline));
-  SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
-  Introduction who;
-  SLUICE_ASSIGN_OR_RETURN(who.task, json.String("task"));
-  SLUICE_ASSIGN_OR_RETURN(who.number, json.String("number"));
-  SLUICE_ASSIGN_OR_RETURN(who.to, json.Bool("to"));
-  return who;
+  return Introduction::Parse(text);
 }
 
 // Both sides do this at once, as the two ranks of a ring.

@@ -257,7 +257,7 @@ class Worker::Impl final : public Task::Service {
     }
     SLUICE_ASSIGN_OR_RETURN(const std::vector<uint64_t> incarnations,
                             NumbersOf(texts));
-    task_.rendezvous()->Reach(incarnations, link);
+    SLUICE_RETURN_IF_ERROR(task_.rendezvous()->Reach(incarnations, link));
     return Message{"{}", {}};
   }
 

@@ -280,7 +280,7 @@ class Forming {
     std::vector<std::byte> payload(bytes);
     SLUICE_RETURN_IF_ERROR(socket.Receive(payload, After(kForAnswer)));
     epoch_ = frame.epoch;
-    places_ = PlacesOf(payload);
+    SLUICE_ASSIGN_OR_RETURN(places_, PlacesOf(payload));
     return {};
   }
 

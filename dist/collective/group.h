@@ -254,7 +254,7 @@ class Group final : public Collective {
   // Of the rank before: at most so many.
   Status NoteJoined(const Frame& frame, int most);
   Status SayJoined(const Following& following);
-  Status GiveZeros(const Frame& frame, std::vector<std::byte>& zeros);
+  Status GiveZeros(const Frame& frame);
   Result<int> FollowToEnd();
 
   const LaunchInfo info_;  // its listener is for JoinAgain; or none

@@ -29,10 +29,11 @@
 
 #include <algorithm>
 #include <array>
-#include <new>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "dist/collective/group.h"
 #include "dist/collective/reduce.h"
@@ -71,7 +72,7 @@ Status Group::SayJoined(const Following& following) {
   return Move({&out, 1}, {});
 }
 
-Status Group::GiveZeros(const Frame& frame, std::vector<std::byte>& zeros) {
+Status Group::GiveZeros(const Frame& frame) {
   Frame expected = frame;
   expected.rank = rank_;
   expected.epoch = links_.epoch;
@@ -91,22 +92,24 @@ Status Group::GiveZeros(const Frame& frame, std::vector<std::byte>& zeros) {
                                 NameOf(frame.kind),
                                 frame.dtype ? NameOf(*frame.dtype) : "bytes"));
   }
-  try {
-    zeros.assign(frame.bytes, std::byte{0});
-  } catch (const std::bad_alloc&) {
+  // The system gives memory for those parts that sums come to: what a header
+  // says is not believed before.
+  const std::unique_ptr<std::byte[], decltype(&std::free)> zeros(
+      static_cast<std::byte*>(std::calloc(std::max<size_t>(frame.bytes, 1), 1)),
+      &std::free);
+  if (zeros == nullptr) {
     return ResourceExhausted(
         fmt::format("no memory for {} bytes of zeros", frame.bytes));
   }
   frame_ = frame;
   ++run_;
   greeted_ = true;
-  return Reduce(*frame.dtype, zeros.data(), static_cast<int64_t>(frame.count),
-                1, mean, false);
+  return Reduce(*frame.dtype, zeros.get(), static_cast<int64_t>(frame.count), 1,
+                mean, false);
 }
 
 Result<int> Group::FollowToEnd() {
   const Following own = {1, run_, rank_};
-  std::vector<std::byte> zeros;
   int said = 0;
   while (before_.count < size_ || said < size_) {
     Following all = own;
@@ -125,7 +128,7 @@ Result<int> Group::FollowToEnd() {
     SLUICE_ASSIGN_OR_RETURN(const Frame frame, Hear({}));
     SLUICE_RETURN_IF_ERROR(frame.kind == FrameKind::kJoin
                                ? NoteJoined(frame, size_)
-                               : GiveZeros(frame, zeros));
+                               : GiveZeros(frame));
   }
   links_.membership->Returns();
   return std::exchange(before_, {}).rank;

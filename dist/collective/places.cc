@@ -1,5 +1,7 @@
 #include "dist/collective/places.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -10,6 +12,8 @@ namespace sluice::dist {
 namespace {
 
 constexpr size_t kAddressBytes = 64;
+constexpr uint32_t kLastPort = 65535;
+constexpr uint32_t kLastHost = 65535;  // there are fewer
 
 }  // namespace
 
@@ -26,15 +30,23 @@ std::vector<std::byte> Encoded(const std::vector<Place>& places) {
   return bytes;
 }
 
-std::vector<Place> PlacesOf(std::span<const std::byte> bytes) {
+Result<std::vector<Place>> PlacesOf(std::span<const std::byte> bytes) {
+  if (bytes.size() % kPlaceBytes != 0) {
+    return DataLoss(fmt::format("{} bytes of places, of {} each", bytes.size(),
+                                kPlaceBytes));
+  }
   std::vector<Place> places(bytes.size() / kPlaceBytes);
   const std::byte* at = bytes.data();
   for (Place& place : places) {
     place.address.assign(reinterpret_cast<const char*>(at), kAddressBytes);
     place.address.resize(std::min(place.address.find('\0'), kAddressBytes));
     at += kAddressBytes;
-    place.port = static_cast<int>(Take<uint32_t>(&at) & 0xffff);
-    place.host = static_cast<int>(Take<uint32_t>(&at) & 0xffff);
+    const auto port = Take<uint32_t>(&at), host = Take<uint32_t>(&at);
+    if (port > kLastPort || host > kLastHost) {
+      return DataLoss(fmt::format("a place at port {} of host {}", port, host));
+    }
+    place.port = static_cast<int>(port);
+    place.host = static_cast<int>(host);
   }
   return places;
 }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/status.h"
+
 namespace sluice::dist {
 
 // Where a rank listens; rank 0's is what the launcher said. And the number of
@@ -21,8 +23,9 @@ struct Place {
 // of port and host, little-endian.
 inline constexpr size_t kPlaceBytes = 72;
 std::vector<std::byte> Encoded(const std::vector<Place>& places);
-// Whole ones; of any bytes.
-std::vector<Place> PlacesOf(std::span<const std::byte> bytes);
+// Of any bytes: kDataLoss where they are none, or a port or a host's number is
+// none.
+Result<std::vector<Place>> PlacesOf(std::span<const std::byte> bytes);
 
 // Numbers hosts as rank 0, whose own is 0, hears of ranks there: by the name
 // of their node, where they have one, else by their address.

@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 
+#include "dist/collective/offer.h"
 #include "dist/net/frame.h"
 #include "dist/net/local.h"
 #include "dist/net/shared_ring.h"
@@ -50,24 +49,6 @@ Said Cannot(const Status& why) {
   return {Answer::kCannot, why.message()};
 }
 
-// "system name secret"
-struct Offer {
-  std::string system, name, secret;
-
-  std::string Text() const {
-    return fmt::format("{} {} {}", system, name, secret);
-  }
-  static Offer Parse(std::string_view text) {
-    Offer offer;
-    for (std::string* part : {&offer.system, &offer.name, &offer.secret}) {
-      const size_t end = std::min(text.find(' '), text.size());
-      *part = text.substr(0, end);
-      text.remove_prefix(std::min(end + 1, text.size()));
-    }
-    return offer;
-  }
-};
-
 // One process, while it agrees with others.
 class Sharing {
  public:
@@ -81,9 +62,14 @@ class Sharing {
   // The wire of the rank that sends; `says` why there is none.
   Status Give(Wire& wire, bool says) {
     Given given;
-    SLUICE_RETURN_IF_ERROR(Say(Prepare(&given), rank_, wire.data, deadline_));
+    const Said mine = Prepare(&given);
+    SLUICE_RETURN_IF_ERROR(Say(mine, rank_, wire.data, deadline_));
     Said theirs;
     SLUICE_RETURN_IF_ERROR(Hear(wire.data, deadline_, &theirs));
+    if (theirs.answer == Answer::kYes && mine.answer != Answer::kYes) {
+      return DataLoss(fmt::format("{} accepts memory that it was not offered",
+                                  wire.data.peer()));
+    }
     Socket local;
     if (theirs.answer == Answer::kYes) {
       local = Hand(given, wire.data.peer());
@@ -167,15 +153,16 @@ class Sharing {
     if (options_.transport == Transport::kTcp) {
       return {Answer::kNo, Choice()};
     }
-    const Offer offer = Offer::Parse(offered.text);
-    if (offer.system != BootId()) {
+    const Result<Offer> offer = Offer::Parse(offered.text);
+    if (!offer.ok()) return Cannot(offer.status());
+    if (offer->system != BootId()) {
       return {Answer::kNo, "they run on different systems"};
     }
-    Result<Socket> socket = ConnectLocally(offer.name);
+    Result<Socket> socket = ConnectLocally(offer->name);
     if (!socket.ok()) return Cannot(socket.status());
     *local = *std::move(socket);
     local->set_peer(peer);
-    const Status shown = local->Send(BytesOf(offer.secret), deadline_);
+    const Status shown = local->Send(BytesOf(offer->secret), deadline_);
     if (!shown.ok()) return Cannot(shown);
     return {Answer::kYes, ""};
   }

@@ -7,6 +7,12 @@
 
 namespace sluice::dist {
 
+Status CheckTextLength(std::string_view what, int rank, int64_t length) {
+  if (length >= 0 && length <= kMostText) return {};
+  return DataLoss(fmt::format("{} of rank {}: {} bytes, of at most {}", what,
+                              rank, length, kMostText));
+}
+
 Result<std::vector<std::string>> GatherTexts(Collective& group,
                                              std::string_view what,
                                              std::string_view mine) {
@@ -16,6 +22,10 @@ Result<std::vector<std::string>> GatherTexts(Collective& group,
   SLUICE_RETURN_IF_ERROR(group.AllGather(fmt::format("length of {}", what),
                                          &length, sizeof(length),
                                          lengths.data()));
+  for (size_t rank = 0; rank < size; ++rank) {
+    SLUICE_RETURN_IF_ERROR(
+        CheckTextLength(what, static_cast<int>(rank), lengths[rank]));
+  }
   const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
   std::string padded(mine);
   padded.resize(static_cast<size_t>(longest));

@@ -2,6 +2,7 @@
 #ifndef SLUICE_DIST_COLLECTIVE_TEXTS_H_
 #define SLUICE_DIST_COLLECTIVE_TEXTS_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,11 @@
 
 namespace SLUICE_INTERNAL sluice {
 namespace dist {
+
+// Of one rank's, in bytes: a trace of some steps is tens of megabytes.
+inline constexpr int64_t kMostText = int64_t{1} << 28;
+// kDataLoss where no text is so long, as another rank says that its is.
+Status CheckTextLength(std::string_view what, int rank, int64_t length);
 
 // By rank. Waits for the others, two collectives long.
 Result<std::vector<std::string>> GatherTexts(Collective& group,

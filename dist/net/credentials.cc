@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <sstream>
+#include <utility>
+#include <vector>
 
 namespace sluice::dist {
 namespace {
@@ -107,23 +108,29 @@ std::string TextOf(const Credentials& credentials) {
 
 Result<Credentials> ParseCredentials(std::string_view text) {
   Credentials credentials;
-  size_t at = 0;
+  size_t key_end = 0, at = 0;
+  credentials.key = NextBlock(text, "PRIVATE KEY", &key_end);
+  std::vector<std::string_view> own, authority;
   while (true) {
     const std::string_view block = NextBlock(text, "CERTIFICATE", &at);
     if (block.empty()) break;
-    std::string& to = credentials.certificate.empty() ? credentials.certificate
-                                                      : credentials.authority;
-    to += std::string(block) + "\n";
+    (at < key_end ? own : authority).push_back(block);
   }
-  at = 0;
-  credentials.key = NextBlock(text, "PRIVATE KEY", &at);
-  if (credentials.key.empty() || credentials.authority.empty()) {
+  // Who wrote it by hand may have the key at either end.
+  if (own.empty()) std::swap(own, authority);
+  if (authority.empty() && !own.empty()) {
+    authority.assign(own.begin() + 1, own.end());
+    own.resize(1);
+  }
+  if (credentials.key.empty() || authority.empty()) {
     return InvalidArgument(fmt::format(
         "{} bytes are no credentials: they must be a certificate, a private "
         "key and the authority's certificate, as PEM",
         text.size()));
   }
   credentials.key += "\n";
+  credentials.certificate = fmt::format("{}\n", fmt::join(own, "\n"));
+  credentials.authority = fmt::format("{}\n", fmt::join(authority, "\n"));
   return credentials;
 }
 

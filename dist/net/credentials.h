@@ -40,13 +40,15 @@ Result<Identity> ParseIdentity(std::string_view uri);
 struct Credentials {
   std::string authority;    // the certificate, or several, that others' must be
                             // signed by
-  std::string certificate;  // this process's own
+  std::string certificate;  // this process's own, and behind it those of who
+                            // signed it, up to the authority
   std::string key;          // its private key, without a password
 };
 
 // One text for a pipe: certificate, key, authority, one behind another.
 std::string TextOf(const Credentials& credentials);
-// Of such a text: the first certificate is one's own, the others the authority.
+// Of such a text: the certificates before the key are one's own, those behind
+// it the authority; where all are on one side, the first is one's own.
 // What was read is in no message. kInvalidArgument.
 Result<Credentials> ParseCredentials(std::string_view text);
 

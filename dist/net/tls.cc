@@ -11,7 +11,9 @@
 #include <cstring>
 #include <ctime>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "dist/net/openssl.h"
 
@@ -35,6 +37,7 @@ namespace {
 constexpr size_t kReadAhead = size_t{256} << 10;
 // AES-GCM keeps what it promises for 2^24.5 records of one key (RFC 8446, 5.5).
 constexpr uint64_t kKeyBytes = uint64_t{64} << 30;
+constexpr char kOwn[] = "this process's certificate";  // in errors
 
 // A socket as OpenSSL's own BIO would use it, but that no signal is raised
 // where the peer is gone.
@@ -98,23 +101,36 @@ std::optional<Identity> IdentityOf(X509* certificate) {
   return count == 1 ? found : std::nullopt;
 }
 
-// All certificates of a PEM text.
-Status Trust(const std::string& pem, SSL_CTX* context) {
+// All of a PEM text, one at least. Errors begin with `whose`.
+Result<std::vector<openssl::Certificate>> CertificatesOf(
+    const std::string& pem, const std::string& whose) {
   const openssl::Bio bio = openssl::Reading(pem);
-  int count = 0;
+  std::vector<openssl::Certificate> certificates;
   while (true) {
-    const openssl::Certificate certificate(
+    openssl::Certificate certificate(
         PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
     if (certificate == nullptr) break;
+    certificates.push_back(std::move(certificate));
+  }
+  const bool whole =
+      ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
+  if (whole && !certificates.empty()) {
+    ERR_clear_error();  // that there is no more
+    return certificates;
+  }
+  return InvalidArgument(whose + ": " + openssl::TakeError());
+}
+
+Status Trust(const std::string& pem, SSL_CTX* context) {
+  const std::string whose = "the authority's certificate";
+  SLUICE_ASSIGN_OR_RETURN(const auto all, CertificatesOf(pem, whose));
+  for (const openssl::Certificate& certificate : all) {
     if (X509_STORE_add_cert(SSL_CTX_get_cert_store(context),
                             certificate.get()) != 1) {
-      return InvalidArgument("the authority: " + openssl::TakeError());
+      return InvalidArgument(whose + ": " + openssl::TakeError());
     }
-    ++count;
   }
-  ERR_clear_error();  // that there is no more
-  if (count > 0) return {};
-  return InvalidArgument("the authority's text has no certificate");
+  return {};
 }
 
 // A password would be asked for on the terminal.
@@ -122,13 +138,17 @@ int NoPassword(char*, int, int, void*) {
   return -1;
 }
 
+// The certificate, and behind it those that lie between it and the authority,
+// which peers are sent with it.
 Status UseOwn(const Credentials& credentials, SSL_CTX* context) {
-  const openssl::Bio certificate = openssl::Reading(credentials.certificate);
-  const openssl::Certificate own(
-      PEM_read_bio_X509(certificate.get(), nullptr, nullptr, nullptr));
-  if (own == nullptr || SSL_CTX_use_certificate(context, own.get()) != 1) {
-    return InvalidArgument("this process's certificate: " +
-                           openssl::TakeError());
+  SLUICE_ASSIGN_OR_RETURN(const auto chain,
+                          CertificatesOf(credentials.certificate, kOwn));
+  bool used = SSL_CTX_use_certificate(context, chain[0].get()) == 1;
+  for (size_t i = 1; i < chain.size(); ++i) {
+    used = used && SSL_CTX_add1_chain_cert(context, chain[i].get()) == 1;
+  }
+  if (!used) {
+    return InvalidArgument(fmt::format("{}: {}", kOwn, openssl::TakeError()));
   }
   const openssl::Bio text = openssl::Reading(credentials.key);
   const openssl::Key key(
@@ -143,16 +163,19 @@ Status UseOwn(const Credentials& credentials, SSL_CTX* context) {
 // What its own authority says of a process's certificate: better here than by
 // every peer.
 Status CheckOwn(SSL_CTX* context) {
+  STACK_OF(X509)* between = nullptr;
+  SSL_CTX_get0_chain_certs(context, &between);
   X509_STORE_CTX* const check = X509_STORE_CTX_new();
   X509_STORE_CTX_init(check, SSL_CTX_get_cert_store(context),
-                      SSL_CTX_get0_certificate(context), nullptr);
+                      SSL_CTX_get0_certificate(context), between);
+  X509_STORE_CTX_set_depth(check, SSL_CTX_get_verify_depth(context));
   const bool good = X509_verify_cert(check) == 1;
   const std::string words =
       X509_verify_cert_error_string(X509_STORE_CTX_get_error(check));
   X509_STORE_CTX_free(check);
   ERR_clear_error();
   if (good) return {};
-  return InvalidArgument("this process's certificate: " + words);
+  return InvalidArgument(fmt::format("{}: {}", kOwn, words));
 }
 
 void Configure(SSL_CTX* context) {

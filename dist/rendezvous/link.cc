@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "dist/net/exchange.h"
@@ -16,9 +17,11 @@ constexpr std::chrono::milliseconds kPing(250);
 // What the sending thread copies before it leaves the rest to the link's: about
 // 1 MiB, and others may come in between.
 constexpr int kAtOnce = 16;
-// Frames that wait for a peer that goes on to live: some for each of a step's
-// edges.
-constexpr size_t kMostJobs = size_t{1} << 20;
+// Bytes that wait for a peer that goes on to live, and one more frame. Answers
+// may be variables, and so may calls; what cannot wait is small: some frames
+// for each of a step's edges, an abort, of as many runs as there may be.
+constexpr std::array<size_t, 3> kMostWaiting = {
+    size_t{16} << 20, size_t{64} << 20, size_t{64} << 20};
 
 }  // namespace
 
@@ -30,7 +33,8 @@ Link::Link(WirePair wires, std::string peer,
       owner_(owner),
       out_lane_{wires_.to.ring.get(), &wires_.to.data},
       in_lane_{wires_.from.ring.get(), &wires_.from.data},
-      quiet_since_(std::chrono::steady_clock::now()) {
+      taken_at_(std::chrono::steady_clock::now()),
+      quiet_since_(taken_at_) {
   wires_.to.data.set_peer(peer_);
   wires_.from.data.set_peer(peer_);
 }
@@ -71,7 +75,7 @@ void Link::End(const Status& why) {
 void Link::Break(const Status& why) {
   if (!broken_.ok()) return;
   broken_ = why;
-  for (const auto& job : jobs_) Finish(job->parcel);
+  for (const auto& job : jobs_) Forget(*job);
   jobs_.clear();
   for (const Socket* socket : {&wires_.to.data, &wires_.from.data}) {
     shutdown(socket->descriptor(), SHUT_RDWR);
@@ -86,18 +90,47 @@ void Link::Finish(Parcel* parcel) {
   changed_.NotifyAll();
 }
 
+Link::Account Link::Job::account() const {
+  switch (frame.kind) {
+    case FrameKind::kAnswer:
+    case FrameKind::kRan:
+      return Account::kAnswers;
+    case FrameKind::kCall:
+      return Account::kCalls;
+    default:
+      return Account::kTold;
+  }
+}
+
+size_t Link::Job::weight() const {
+  return sizeof(Job) + (frame.kind == FrameKind::kTensor ? 0 : own.size());
+}
+
+void Link::Forget(const Job& job) {
+  size_t& waits = waiting(job.account());
+  const size_t most = kMostWaiting[static_cast<size_t>(job.account())];
+  const bool many = waits > most;
+  waits -= job.weight();
+  if (many && waits <= most) changed_.NotifyAll();
+  Finish(job.parcel);
+}
+
 void Link::Add(const Frame& frame, std::unique_ptr<Job> job) {
   if (!broken_.ok()) return;
-  if (jobs_.size() >= kMostJobs) {
-    return Break(ResourceExhausted(
-        fmt::format("{} takes none of {} frames", peer_, jobs_.size())));
+  job->frame = frame;
+  size_t& waits = waiting(job->account());
+  if (job->account() == Account::kTold &&
+      waits > kMostWaiting[static_cast<size_t>(Account::kTold)]) {
+    return Break(ResourceExhausted(fmt::format(
+        "{} takes none of {} bytes that wait for it", peer_, waits)));
   }
+  waits += job->weight();
   Encode(frame, job->header);
   job->pieces[0] = job->header;
   if (out_lane_.ring != nullptr) {
-    job->shared.emplace(out_lane_, job->pieces);
+    job->way.emplace<SharedOutgoing>(out_lane_, job->pieces);
   } else {
-    job->stream.emplace(wires_.to.data, job->pieces);
+    job->way.emplace<StreamOutgoing>(wires_.to.data, job->pieces);
   }
   if (job->parcel != nullptr) job->parcel->under_way_ = true;
   jobs_.push_back(std::move(job));
@@ -111,6 +144,18 @@ void Link::Post(const Frame& frame, std::vector<std::byte> payload) {
   job->pieces[1] = job->own;
   MutexLock lock(mutex_);
   Add(frame, std::move(job));
+}
+
+void Link::PostCall(const Frame& frame, std::vector<std::byte> payload) {
+  {
+    MutexLock lock(mutex_);
+    while (broken_.ok() &&
+           waiting(Account::kCalls) >
+               kMostWaiting[static_cast<size_t>(Account::kCalls)]) {
+      changed_.Wait(mutex_);
+    }
+  }
+  Post(frame, std::move(payload));
 }
 
 void Link::Post(const Frame& frame, Bytes payload,
@@ -137,7 +182,7 @@ bool Link::Sent(Parcel& parcel, Waker& waker) {
   return false;
 }
 
-void Link::Settle(Parcel& parcel, const std::atomic<bool>& stop,
+bool Link::Settle(Parcel& parcel, const std::atomic<bool>& stop,
                   Deadline deadline) {
   MutexLock lock(mutex_);
   while (parcel.under_way_ && !stop.load()) {
@@ -148,14 +193,45 @@ void Link::Settle(Parcel& parcel, const std::atomic<bool>& stop,
     }
   }
   parcel.waker_ = nullptr;
-  if (!std::exchange(parcel.under_way_, false)) return;
-  for (const auto& job : jobs_) {
-    if (job->parcel != &parcel) continue;
+  if (!parcel.under_way_) return true;
+  const auto found =
+      std::find_if(jobs_.begin(), jobs_.end(),
+                   [&](const auto& job) { return job->parcel == &parcel; });
+  Job& job = **found;
+  if (found == jobs_.begin()) {
     // At the same offsets, a part of which has left.
-    job->own.assign(job->pieces[1].begin(), job->pieces[1].end());
-    job->pieces[1] = job->own;
-    job->parcel = nullptr;
+    job.own.assign(job.pieces[1].begin(), job.pieces[1].end());
+    job.pieces[1] = job.own;
+    job.parcel = nullptr;
+    parcel.under_way_ = false;
+  } else {
+    Forget(job);
+    jobs_.erase(found);
   }
+  return false;
+}
+
+// Of the first job a part may have left, and the writer may be at it.
+void Link::Withdraw(uint32_t epoch, uint64_t run) {
+  MutexLock lock(mutex_);
+  if (jobs_.empty()) return;
+  const auto gone =
+      std::remove_if(jobs_.begin() + 1, jobs_.end(), [&](const auto& job) {
+        const Frame& frame = job->frame;
+        const bool is = (frame.kind == FrameKind::kTensor ||
+                         frame.kind == FrameKind::kWant) &&
+                        frame.epoch == epoch && frame.run == run;
+        if (is) Forget(*job);
+        return is;
+      });
+  jobs_.erase(gone, jobs_.end());
+}
+
+size_t Link::queued() const {
+  MutexLock lock(mutex_);
+  size_t bytes = 0;
+  for (const auto& job : jobs_) bytes += sizeof(Job) + job->own.size();
+  return bytes;
 }
 
 void Link::Nudge() {
@@ -174,12 +250,13 @@ void Link::Pump() {
   for (int i = 0; !jobs_.empty() && broken_.ok(); ++i) {
     Job& job = *jobs_.front();
     if (job.direction().done()) {
-      Finish(job.parcel);
+      Forget(job);
       jobs_.pop_front();
       continue;
     }
     const Result<bool> moved = job.direction().Try();
     if (!moved.ok()) return Break(moved.status());
+    if (*moved) taken_at_ = std::chrono::steady_clock::now();
     if (!*moved || i >= kAtOnce) {
       blocked_ = true;
       changed_.NotifyAll();  // the writer
@@ -243,6 +320,24 @@ void Link::WaitForRoom() {
     if (!woken.ok()) return Break(woken);
   }
   Pump();
+}
+
+// Its pings are not heard meanwhile: that it takes something says that it
+// lives.
+Status Link::AwaitAnswersTaken() {
+  const Deadline begin = std::chrono::steady_clock::now();
+  MutexLock lock(mutex_);
+  const size_t& waits = waiting(Account::kAnswers);
+  while (broken_.ok() &&
+         waits > kMostWaiting[static_cast<size_t>(Account::kAnswers)]) {
+    const Deadline patience = std::max(begin, taken_at_) + peer_timeout_;
+    if (std::chrono::steady_clock::now() >= patience) {
+      return DeadlineExceeded(
+          fmt::format("{} takes none of {} bytes of answers", peer_, waits));
+    }
+    (void)changed_.WaitUntil(mutex_, patience);
+  }
+  return broken_;
 }
 
 void Link::Read() {

@@ -7,11 +7,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "dist/collective/links.h"
@@ -40,9 +41,11 @@ class Landing {
 // Thread-safe but for what is the owner's Take. What is sent leaves in order,
 // by the thread that sends it as far as it fits the system's buffers, the rest
 // by a thread of the link: nothing but the memory that it is in waits for a
-// slow peer. Owned by a shared pointer. A peer that sends nothing for the peer
-// timeout, not even the pings that links send four times a second, or that
-// closes, ends the link.
+// slow peer, and of that no more than there are bounds for: a peer that does
+// not read what answers it is not heard until it does, and one that leaves too
+// much else unread is gone. Owned by a shared pointer. A peer that sends
+// nothing for the peer timeout, not even the pings that links send four times a
+// second, or that closes, ends the link.
 class Link : public std::enable_shared_from_this<Link> {
  public:
   // Called by the link's thread, without locks.
@@ -91,15 +94,24 @@ class Link : public std::enable_shared_from_this<Link> {
   // The payload is `keeper`'s, which is kept until it has left.
   void Post(const Frame& frame, Bytes payload,
             std::shared_ptr<const void> keeper) EXCLUDES(mutex_);
+  // Of a call, whose caller waits, first while many are before it.
+  void PostCall(const Frame& frame, std::vector<std::byte> payload)
+      EXCLUDES(mutex_);
   void Send(const Frame& frame, Bytes payload, Parcel& parcel) EXCLUDES(mutex_);
   // Whether the parcel's bytes are its owner's again; else the waker is woken
   // when they are.
   bool Sent(Parcel& parcel, Waker& waker) EXCLUDES(mutex_);
   // Waits for that, until `stop` is set (then Nudge) or the deadline; then what
-  // is left is copied. The bytes are the caller's again.
-  void Settle(Parcel& parcel, const std::atomic<bool>& stop, Deadline deadline)
+  // has not begun to leave never does, and the rest of what has is copied. The
+  // bytes are the caller's again. False where it was so.
+  bool Settle(Parcel& parcel, const std::atomic<bool>& stop, Deadline deadline)
       EXCLUDES(mutex_);
   void Nudge() EXCLUDES(mutex_);
+  // The run is aborted: what it has been sent, and has not begun to leave,
+  // never does.
+  void Withdraw(uint32_t epoch, uint64_t run) EXCLUDES(mutex_);
+  // Bytes of what waits to leave that are the link's own.
+  size_t queued() const EXCLUDES(mutex_);
 
   // For the owner in Take.
   Status Receive(MutableBytes bytes);
@@ -107,22 +119,41 @@ class Link : public std::enable_shared_from_this<Link> {
   Status Drop(size_t bytes);
 
  private:
+  // What waits to leave, by what is done where it becomes much.
+  enum class Account : uint8_t {
+    kAnswers,  // the peer, who has asked for them, is not heard
+    kCalls,    // the callers wait
+    kTold,     // all else, which cannot wait: the link ends
+  };
+  static constexpr size_t kAccounts = 3;
   struct Job {
+    Frame frame;
     std::array<std::byte, kFrameBytes> header;
     std::array<Bytes, 2> pieces;
     std::vector<std::byte> own;
     std::shared_ptr<const void> keeper;
     Parcel* parcel = nullptr;
-    std::optional<StreamOutgoing> stream;
-    std::optional<SharedOutgoing> shared;
+    std::variant<std::monostate, StreamOutgoing, SharedOutgoing> way;
+    Account account() const;
+    // Of tensors the frame alone: there are as many as runs under way have.
+    size_t weight() const;
     Direction& direction() {
-      return stream ? static_cast<Direction&>(*stream) : *shared;
+      if (auto* const stream = std::get_if<StreamOutgoing>(&way)) {
+        return *stream;
+      }
+      return std::get<SharedOutgoing>(way);
     }
   };
 
   void Add(const Frame& frame, std::unique_ptr<Job> job) REQUIRES(mutex_);
   void Pump() REQUIRES(mutex_);
   void Finish(Parcel* parcel) REQUIRES(mutex_);
+  // It is to leave no more, or has.
+  void Forget(const Job& job) REQUIRES(mutex_);
+  size_t& waiting(Account account) REQUIRES(mutex_) {
+    return waiting_[static_cast<size_t>(account)];
+  }
+  Status AwaitAnswersTaken() EXCLUDES(mutex_);
   void Break(const Status& why) REQUIRES(mutex_);
   void Write() EXCLUDES(mutex_);
   void WaitForRoom() EXCLUDES(mutex_);
@@ -143,7 +174,9 @@ class Link : public std::enable_shared_from_this<Link> {
   mutable Mutex mutex_;
   CondVar changed_;
   std::deque<std::unique_ptr<Job>> jobs_ GUARDED_BY(mutex_);
+  std::array<size_t, kAccounts> waiting_ GUARDED_BY(mutex_) = {};  // bytes
   bool blocked_ GUARDED_BY(mutex_) = false;  // no room for the first job
+  Deadline taken_at_ GUARDED_BY(mutex_);     // when the peer last took anything
   Status broken_ GUARDED_BY(mutex_);
   bool closing_ GUARDED_BY(mutex_) = false;
   Deadline quiet_since_ GUARDED_BY(mutex_);

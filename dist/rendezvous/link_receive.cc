@@ -112,6 +112,7 @@ Status Link::Drop(size_t bytes) {
 }
 
 Status Link::ReadOne() {
+  SLUICE_RETURN_IF_ERROR(AwaitAnswersTaken());
   std::array<std::byte, kFrameBytes> header;
   SLUICE_RETURN_IF_ERROR(Receive(header));
   SLUICE_ASSIGN_OR_RETURN(const Frame frame, Decode(header));

@@ -10,6 +10,8 @@ namespace sluice::dist {
 namespace {
 
 constexpr uint64_t kMostEdges = 1 << 20;  // as of StepPart
+// Of all runs that others speak of and nobody here has joined.
+constexpr size_t kMostEarlyWants = size_t{1} << 20;
 
 }  // namespace
 
@@ -51,6 +53,8 @@ bool LinkedRendezvous::Run::IsLocal(const Edge& edge) {
 }
 
 Status LinkedRendezvous::Run::Give(Slot& slot, const Edge& edge) {
+  // What was given before is withdrawn by then.
+  if (aborted_.load()) return {};
   if (slot.wanted_by->peer() != slot.to->peer() ||
       slot.wanted_of != edge.sender) {
     return DataLoss(fmt::format(
@@ -159,9 +163,10 @@ Status LinkedRendezvous::Run::WaitSent(const Edge& edge,
     if (slot->sending == Sending::kBuffered) return status_;
   }
   if (slot->to == nullptr) return local_->WaitSent(edge, from);
-  slot->to->Settle(slot->parcel, aborted_, deadline_);
+  const bool sent = slot->to->Settle(slot->parcel, aborted_, deadline_);
   MutexLock lock(mutex_);
-  return status_;
+  if (sent || !status_.ok()) return status_;
+  return DeadlineExceeded("the step's deadline passed in a send");
 }
 
 bool LinkedRendezvous::Run::Sent(const Edge& edge, Waker& waker) {
@@ -254,16 +259,23 @@ bool LinkedRendezvous::Run::Received(const Edge& edge, Waker& waker) {
   return false;
 }
 
+Status LinkedRendezvous::Run::WantedEarly(Link& link, const Frame& frame) {
+  const auto [want, added] = early_.try_emplace(frame.count);
+  want->second = {link.shared_from_this(), frame.key};
+  if (!added || early_wants_->fetch_add(1) < kMostEarlyWants) return {};
+  ForgetEarly();
+  return ResourceExhausted(
+      fmt::format("{} wants {} edges and more of runs that have not begun",
+                  link.peer(), kMostEarlyWants));
+}
+
 Status LinkedRendezvous::Run::Wanted(Link& link, const Frame& frame) {
   MutexLock lock(mutex_);
   if (frame.count >= kMostEdges) {
     return DataLoss(fmt::format("{} wants edge {}, which no step has",
                                 link.peer(), frame.count));
   }
-  if (joined_ == 0) {
-    early_[frame.count] = {link.shared_from_this(), frame.key};
-    return {};
-  }
+  if (joined_ == 0) return WantedEarly(link, frame);
   Slot* const slot = SlotOf(frame.count);
   if (slot == nullptr || slot->sending == Sending::kGiven) return {};
   slot->wanted_by = link.shared_from_this();

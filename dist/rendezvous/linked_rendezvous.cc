@@ -14,8 +14,10 @@ namespace {
 // under way, and some that were aborted and are over.
 constexpr size_t kMostEarly = 1024;
 constexpr size_t kMostText = 2048;  // of an abort
-// Devices, also those that are gone: runs that need one hear how it went.
-constexpr size_t kMostWays = 4096;
+// Devices, also those that are gone as long as there are few: runs that need
+// one hear how it went.
+constexpr size_t kManyWays = 4096;
+constexpr size_t kMostWays = size_t{1} << 16;
 
 }  // namespace
 
@@ -74,14 +76,20 @@ RunKey LinkedRendezvous::NewRun() {
   return {epoch_, ++last_run_};
 }
 
-void LinkedRendezvous::Reach(const std::vector<uint64_t>& devices,
-                             const std::shared_ptr<Link>& link) {
+Status LinkedRendezvous::Reach(const std::vector<uint64_t>& devices,
+                               const std::shared_ptr<Link>& link) {
   MutexLock lock(links_mutex_);
-  if (links_.size() > kMostWays) {
+  if (links_.size() > kManyWays) {
     std::erase_if(links_,
                   [](const auto& way) { return !way.second->status().ok(); });
   }
+  if (links_.size() + devices.size() > kMostWays) {
+    return ResourceExhausted(
+        fmt::format("ways to {} devices and {} more, of at most {}",
+                    links_.size(), devices.size(), kMostWays));
+  }
   for (const uint64_t device : devices) links_[device] = link;
+  return {};
 }
 
 std::shared_ptr<Link> LinkedRendezvous::LinkTo(uint64_t device) const {

@@ -18,6 +18,8 @@
 #ifndef SLUICE_DIST_RENDEZVOUS_LINKED_RENDEZVOUS_H_
 #define SLUICE_DIST_RENDEZVOUS_LINKED_RENDEZVOUS_H_
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -62,8 +64,9 @@ class LinkedRendezvous final : public Rendezvous {
   void BeginEpoch(uint64_t epoch) override;
 
   // From now on the link leads to the devices of these incarnations.
-  void Reach(const std::vector<uint64_t>& devices,
-             const std::shared_ptr<Link>& link);
+  // kResourceExhausted where links lead to as many as they may.
+  Status Reach(const std::vector<uint64_t>& devices,
+               const std::shared_ptr<Link>& link);
   // The run needs that task, whatever it sends to it, until Release, which
   // comes when it is over everywhere. An error where that link has ended, or
   // the run was aborted, which the task has not been told.
@@ -105,6 +108,9 @@ class LinkedRendezvous final : public Rendezvous {
     int devices = 0;
     std::unique_ptr<DeviceTransfers> transfers;  // when it is first needed
   };
+  // Of all runs that nobody has joined.
+  const std::shared_ptr<std::atomic<size_t>> early_wants_ =
+      std::make_shared<std::atomic<size_t>>(0);
   Mutex accelerators_mutex_;
   std::map<const Accelerator*, OwnAccelerator> accelerators_
       GUARDED_BY(accelerators_mutex_);

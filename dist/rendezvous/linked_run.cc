@@ -55,7 +55,7 @@ Status LinkedRendezvous::Run::Join(int edges, int parts, TimePoint deadline) {
         slot->wanted_of = want.of;
       }
     }
-    early_.clear();
+    ForgetEarly();
   }
   if (parts != parts_ || edges != edges_ || joined_ == parts_) {
     return Internal(
@@ -68,6 +68,11 @@ Status LinkedRendezvous::Run::Join(int edges, int parts, TimePoint deadline) {
   }
   ++joined_;
   return {};
+}
+
+void LinkedRendezvous::Run::ForgetEarly() {
+  early_wants_->fetch_sub(early_.size());
+  early_.clear();
 }
 
 void LinkedRendezvous::Run::Leave() {
@@ -136,6 +141,7 @@ bool LinkedRendezvous::Run::Abort(const Status& status, const Link* origin) {
           .substr(0, 2048);
   frame.bytes = text.size();
   for (const auto& link : used) {
+    link->Withdraw(frame.epoch, frame.run);
     link->Nudge();
     if (link.get() == origin) continue;
     const auto bytes = std::as_bytes(std::span(text.data(), text.size()));

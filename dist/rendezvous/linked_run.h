@@ -20,7 +20,9 @@ namespace sluice::dist {
 class LinkedRendezvous::Run final : public sluice::Exchange,
                                     public std::enable_shared_from_this<Run> {
  public:
-  Run(LinkedRendezvous& owner, const RunKey& key) : owner_(owner), key_(key) {}
+  Run(LinkedRendezvous& owner, const RunKey& key)
+      : owner_(owner), key_(key), early_wants_(owner.early_wants_) {}
+  ~Run() override { ForgetEarly(); }
 
   Status StartSend(const Edge& edge, const DeviceView& from) override;
   Status WaitSent(const Edge& edge, const DeviceView& from) override;
@@ -77,6 +79,8 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   };
   class SlotLanding;
 
+  Status WantedEarly(Link& link, const Frame& frame) REQUIRES(mutex_);
+  void ForgetEarly() REQUIRES(mutex_);
   Slot* SlotOf(uint64_t number) REQUIRES(mutex_);
   Result<Slot*> SlotOf(const Edge& edge) REQUIRES(mutex_);
   Frame FrameFor(FrameKind kind, const Edge& edge) const;
@@ -98,6 +102,7 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
 
   LinkedRendezvous& owner_;
   const RunKey key_;
+  const std::shared_ptr<std::atomic<size_t>> early_wants_;  // the owner's
   std::atomic<bool> aborted_{false};
   TimePoint deadline_ = TimePoint::max();  // fixed by the first to join
   sluice::Exchange* local_ = nullptr;  // of several parts here; theirs alone

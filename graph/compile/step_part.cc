@@ -39,6 +39,8 @@ Result<StepSettings> ReadSettings(const JsonObject& json) {
 }
 
 constexpr int kMost = 1 << 20;  // more feeds and edges than any step has
+// Its constants in it, which are variables' business where they are large.
+constexpr size_t kMostText = size_t{256} << 20;
 
 bool HasEdge(const Node& node) {
   return node.IsSend() || node.IsReceive();
@@ -150,6 +152,12 @@ std::string PrintPart(const StepPart& part) {
 }
 
 Result<StepPart> ParsePart(std::string_view text) {
+  if (text.size() > kMostText) {
+    return InvalidArgument(fmt::format(
+        "no part of a step: {} bytes of text, of at most {}; large constants "
+        "are better variables",
+        text.size(), kMostText));
+  }
   const size_t line = text.find('\n');
   if (line == text.npos) {
     return InvalidArgument("no part of a step: its graph is missing");

@@ -11,12 +11,20 @@
 #include "graph/session/session_state.h"
 
 namespace sluice {
+namespace {
+
+// Of one session, whose master drops those that it needs no more: each keeps
+// its plan and its memory.
+constexpr size_t kMostSteps = 4096;
+
+}  // namespace
 
 // A session without a graph: its steps come as parts.
 struct PartSession::Impl {
   explicit Impl(const SessionOptions& options) : session(graph, options) {}
 
   Result<Device*> Find(const std::string& device) const;
+  Status CheckNew(uint64_t number) const REQUIRES(mutex);
 
   const Graph graph;
   Session::Impl session;
@@ -73,9 +81,28 @@ Result<Device*> PartSession::Impl::Find(const std::string& device) const {
   return NotFound(fmt::format("device '{}' is not open here", device));
 }
 
+Status PartSession::Impl::CheckNew(uint64_t number) const {
+  if (steps.contains(number)) {
+    return AlreadyExists(fmt::format("step {} is registered", number));
+  }
+  if (steps.size() < kMostSteps) return {};
+  return ResourceExhausted(fmt::format(
+      "{} steps are registered, and a session has no more", steps.size()));
+}
+
 Status PartSession::Register(uint64_t number,
                              const std::vector<std::string>& parts) {
   try {
+    if (parts.size() > impl_->session.devices.size()) {
+      return InvalidArgument(fmt::format("{} parts of a step for {} devices",
+                                         parts.size(),
+                                         impl_->session.devices.size()));
+    }
+    {
+      // Before the work; whoever else registers may still come before it.
+      MutexLock lock(impl_->mutex);
+      SLUICE_RETURN_IF_ERROR(impl_->CheckNew(number));
+    }
     BuiltStep built;
     for (const std::string& text : parts) {
       SLUICE_ASSIGN_OR_RETURN(StepPart part, ParsePart(text));
@@ -98,9 +125,8 @@ Status PartSession::Register(uint64_t number,
     auto step = std::make_shared<PreparedStep::Impl>(
         impl_->session, std::move(built), StepRequest());
     MutexLock lock(impl_->mutex);
-    if (!impl_->steps.emplace(number, std::move(step)).second) {
-      return AlreadyExists(fmt::format("step {} is registered", number));
-    }
+    SLUICE_RETURN_IF_ERROR(impl_->CheckNew(number));
+    impl_->steps.emplace(number, std::move(step));
     return {};
   } catch (...) {
     return CaughtStatus();

@@ -35,8 +35,9 @@ class PartSession {
 
   DeviceDescriptions Describe() const;
   // The parts of one step on these devices (graph/compile/step_part.h), made
-  // ready. kFailedPrecondition for those of other incarnations. The number is
-  // the master's, another one each time.
+  // ready. kFailedPrecondition for those of other incarnations,
+  // kResourceExhausted where the session has as many steps as it may. The
+  // number is the master's, another one each time.
   Status Register(uint64_t number, const std::vector<std::string>& parts);
   void Drop(uint64_t number);  // once its runs are over
   // Begins a run; waits for nothing. On error `end` is not told.

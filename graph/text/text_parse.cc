@@ -9,6 +9,10 @@
 namespace sluice {
 namespace {
 
+// Of one graph: a text may come from another process, and a node takes fifty
+// times the memory of the text that says it.
+constexpr size_t kMostNodes = size_t{1} << 20;
+
 // Builds a graph from its lines. Errors carry the line.
 class Parser {
  public:
@@ -17,6 +21,10 @@ class Parser {
 
   Result<std::unique_ptr<Graph>> Run() {
     for (scanner_.SkipLines(); !scanner_.AtEnd(); scanner_.SkipLines()) {
+      if (graph_->nodes().size() >= kMostNodes) {
+        return scanner_.Fail(
+            fmt::format("a graph has at most {} nodes", kMostNodes));
+      }
       SLUICE_RETURN_IF_ERROR(ParseNode());
       SLUICE_RETURN_IF_ERROR(scanner_.EndOfLine());
     }

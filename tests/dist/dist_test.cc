@@ -105,7 +105,7 @@ using Say = dist::testing::Process::Say;
 
 // Each process of a job of three says a line.
 std::vector<std::string> OfThree(const std::function<std::string()>& body) {
-  const dist::testing::Alarm alarm;
+  const dist::testing::Watchdog watchdog(std::chrono::minutes(2));
   dist::testing::Processes processes;
   for (const dist::LaunchInfo& info : dist::testing::Launch(3)) {
     processes.push_back(

@@ -4,14 +4,19 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <regex>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "dist/cluster/introduction.h"
 #include "dist/cluster/message.h"
 #include "dist/collective/hello.h"
+#include "dist/collective/offer.h"
+#include "dist/collective/places.h"
 #include "dist/membership/control.h"
 #include "dist/membership/roster.h"
 #include "dist/net/authority.h"
@@ -20,6 +25,9 @@
 #include "dist/net/tls.h"
 #include "dist/servers/admission.h"
 #include "dist/servers/pace.h"
+#include "engine/text/json.h"
+#include "graph/passes/device_description.h"
+#include "io/checkpoints/checkpoint.h"
 #include "io/checkpoints/safetensors.h"
 #include "io/files/fault_file_system.h"
 #include "io/files/file.h"
@@ -152,6 +160,122 @@ void Seed(const std::string& folder, const std::string& name,
   ThrowIfError(files.WriteAtomically(JoinPath(folder, name), bytes));
 }
 
+std::string NumberText(int64_t number) {
+  return {reinterpret_cast<const char*>(&number), sizeof(number)};
+}
+
+// What processes say when they meet, each behind the byte that says what it is.
+void Introductions(const std::string& dir) {
+  const auto seed = [&](char kind, const std::string& name,
+                        const std::string& text) {
+    Seed(dir + "/introductions_fuzz", name, kind + text);
+  };
+  DeviceDescription device =
+      DeviceDescription::OfKind(ParseDeviceName("/cpu:0").ValueOrThrow());
+  device.kernels["Neg"] = DTypeSet{DType::kFloat32};
+  dist::Peer peer;
+  peer.address = {"/job:worker/task:1", "127.0.0.1", 4000};
+  peer.descriptions = {device.ToText()};
+  peer.incarnations = {7};
+  seed('\0', "stream", dist::Introduction{"a", "1", true}.ToText());
+  seed('\1', "peer", peer.ToText());
+  seed('\2', "device", device.ToText());
+  seed('\3', "offer", dist::Offer{"a", "b", "c"}.Text());
+  seed('\4', "places",
+       TextOf(dist::Encoded({{"127.0.0.1", 4000, 1}, {"b", 0, 0}})));
+}
+
+// Frames of what two that may share memory say: `how` and where to cut first.
+std::string Shared(const std::string& how, const std::string& offer,
+                   uint64_t answer) {
+  std::string said = how;
+  for (const auto& [count, text] :
+       {std::pair(answer, offer), std::pair(uint64_t{1}, std::string())}) {
+    dist::Frame frame;
+    frame.kind = dist::FrameKind::kMemory;
+    frame.count = count;
+    frame.bytes = text.size();
+    said += EncodedFrame(frame) + text;
+  }
+  return said;
+}
+
+// Heads and bodies (calls.h).
+std::string Calls(const std::vector<std::pair<std::string, std::string>>& all) {
+  std::string text;
+  for (const auto& [head, body] : all) text += head + "\x1e" + body + "\x1e";
+  return text;
+}
+
+std::string CallsOfMasters() {
+  const std::string device = "/job:worker/task:0/cpu:0";
+  const std::string variable =
+      R"(", "session": $, "variable": "v", "device": ")" + device + R"(", )";
+  const std::string part =
+      R"({"device": ")" + device +
+      R"(", "incarnation": $, "edges": 0, "parts": 1, "deterministic": true,)"
+      R"( "precision": "fp32", "executor": "auto", "seed": 1})"
+      "\nn = NoOp() @ " +
+      device + "\n";
+  const std::string incarnation(19, '1');
+  const size_t size = part.size() - 1 + incarnation.size();
+  return Calls(
+      {{R"({"call": "write)" + variable +
+            R"("dtype": "float32", "shape": [2]})",
+        "abcdefgh"},
+       {R"({"call": "read)" + variable + R"("x": 1})", ""},
+       {R"({"call": "read rows)" + variable + R"("begin": 0, "count": 1})", ""},
+       {R"({"call": "write rows)" + variable +
+            R"("begin": 1, "dtype": "float32", "shape": [1]})",
+        "abcd"},
+       {R"({"call": "register", "session": $, "step": 1, "sizes": [)" +
+            std::to_string(size) + "]}",
+        part},
+       {R"({"call": "drop", "session": $, "step": 1})", ""},
+       {R"({"call": "ask", "text": "a"})", ""},
+       {R"({"call": "reach", "task": "", "incarnations": ["5"]})", ""}});
+}
+
+std::string AnswersOfWorkers() {
+  DeviceDescription device = DeviceDescription::OfKind(
+      ParseDeviceName("/job:worker/task:0/cpu:0").ValueOrThrow());
+  device.incarnation = 7;
+  const Json opened = {{"session", 1}, {"descriptions", Json::Array()}};
+  std::string head = opened.Text();
+  head.insert(head.find('[') + 1, Json(device.ToText()).Text());
+  const std::string tensor = R"({"dtype": "float32", "shape": [1]})";
+  return Calls({{R"({})", ""},  // it is here
+                {head, ""},
+                {"{}", ""},
+                {tensor, "abcd"},
+                {R"({"is": true})", ""},
+                {tensor, "abcd"},
+                {R"({"text": "a"})", ""},
+                {"{}", ""}});
+}
+
+// What the other rank of two says, of each kind.
+void Ranks(const std::string& dir) {
+  const auto seed = [&](char kind, const std::string& name,
+                        const std::string& said) {
+    Seed(dir + "/ranks_fuzz", name, kind + said);
+  };
+  seed('\0', "decision", std::string("\1\0\0\1stop", 8));
+  std::string numbers;
+  for (const double number : {3., 0., 1., 2.}) {
+    numbers += {reinterpret_cast<const char*>(&number), sizeof(number)};
+  }
+  seed('\1', "metrics", NumberText(32) + numbers);
+  const std::string state = PrintTrainingState({});
+  seed('\2', "state", NumberText(static_cast<int64_t>(state.size())) + state);
+  const std::string trace =
+      R"({"traceEvents": [{"name": "process_name", "pid": 0, "tid": 1,)"
+      R"( "ts": 2.5, "args": {"name": "/cpu:0"}}]})";
+  seed('\3', "trace",
+       std::string(256, '\0') + NumberText(static_cast<int64_t>(trace.size())) +
+           trace);
+}
+
 constexpr char kGraph[] = R"(x = Placeholder() {dtype = float32, shape = [?,4]}
 w = Variable() {dtype = float32, shape = [4,2]} : float32[4,2] @ /cpu:0
 y = MatMul(x, w) {transpose_a = false, transpose_b = false} : float32[?,2]
@@ -165,6 +289,15 @@ t = Transpose(w) {permutation = [1,0]}
 u = Tile(t) {multiples = [2,1]}
 e = Const() {value = int8[0,16777216,16777216] {}}
 )";
+
+constexpr char kPlan[] =
+    R"({"version": ")" SLUICE_VERSION
+    R"(", "command": ["a"], "folder": "/", "rank": 1, "server": -1,)"
+    R"( "size": 2, "first": 1, "local_size": 1, "job": "b", "coordinator": "",)"
+    R"( "servers": "", "servers_return": false, "listen": "", "port": 0,)"
+    R"( "token": "", "credentials": [], "certificates": "",)"
+    R"( "allow_plaintext": false, "pin": false, "elastic": false,)"
+    R"( "address": "", "timeout_kill": 5.0, "peer_timeout": 60.0})";
 
 constexpr char kObjectList[] = R"(<?xml version="1.0" encoding="UTF-8"?>
 <ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">
@@ -296,6 +429,18 @@ over = SendWait(sent) {key = "b", edge = 1} @ /cpu:0
   Seed(dir + "/questions_fuzz", "pace",
        TextOf(dist::PaceCall{1, 2, 3, {0, 0, true}}) + "\ngo");
   Seed(dir + "/questions_fuzz", "admission", Contributions());
+  Introductions(dir);
+  Seed(dir + "/sharing_fuzz", "taken",
+       Shared(std::string("\1\0", 2), dist::Offer{"$", "b", "c"}.Text(), 1));
+  Seed(dir + "/sharing_fuzz", "given", Shared(std::string("\0\377", 2), "", 1));
+  Seed(dir + "/sharing_fuzz", "refused",
+       Shared(std::string("\2\377", 2), "", 0));
+  Seed(dir + "/worker_fuzz", "calls", CallsOfMasters());
+  Seed(dir + "/master_fuzz", "answers", AnswersOfWorkers());
+  Ranks(dir);
+  Seed(dir + "/launcher_fuzz", "words",
+       std::string("\0o\3\0\0\0abcx\2\0\0\0\0\1", 16));
+  Seed(dir + "/launcher_fuzz", "plan", "\1" + std::string(kPlan));
   Seed(dir + "/frame_fuzz", "hello", EncodedFrame({}));
   Seed(dir + "/hello_fuzz", "hello", EncodedHello());
   Seed(dir + "/control_fuzz", "suspect", SuspicionAndBeat());

@@ -35,7 +35,8 @@ struct ApartResult {
 };
 
 struct ApartOptions {
-  unsigned seconds = 300;           // that a case may take
+  // That a case may take, less than what tests/main.cc gives all of them.
+  unsigned seconds = 200;
   size_t memory = size_t{4} << 30;  // bytes that the child may map, ours too
 };
 

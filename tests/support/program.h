@@ -9,13 +9,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
+#include <cstdint>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/support/error_text.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice::testing {
@@ -36,6 +40,7 @@ class Process {
  public:
   Process(const std::string& program, std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), program);
+    for (const std::string& argument : arguments) command_ += argument + " ";
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
@@ -60,15 +65,45 @@ class Process {
     }
     return false;
   }
-  // The exit code, or minus the signal that ended it.
-  int Wait() const {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  // The exit code, or minus the signal that ended it. One that hangs is a
+  // failed check, and killed.
+  int Wait(std::chrono::seconds limit = kLongest) const {
+    const std::optional<int> end = EndWithin(limit);
+    if (end) return *end;
+    FAIL_CHECK(command_ << "hangs: it has taken more than " << limit.count()
+                        << " s; it said: " << err());
+    return -SIGKILL;
+  }
+  // The same; nullopt of one that hangs, which is killed with all of its
+  // children.
+  std::optional<int> EndWithin(std::chrono::seconds limit) const {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    while (std::chrono::steady_clock::now() < end) {
+      int status = 0;
+      if (waitpid(pid_, &status, WNOHANG) != 0) {
+        return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    KillWithChildren(pid_);
+    waitpid(pid_, nullptr, 0);
+    return std::nullopt;
   }
 
  private:
+  // Less than what tests/main.cc gives a case.
+  static constexpr std::chrono::seconds kLongest{kSanitized ? 480 : 240};
+
+  static void KillWithChildren(pid_t process) {
+    kill(process, SIGSTOP);  // so that it has no more of them
+    std::ifstream children("/proc/" + std::to_string(process) + "/task/" +
+                           std::to_string(process) + "/children");
+    for (pid_t child = 0; children >> child;) KillWithChildren(child);
+    kill(process, SIGKILL);
+  }
+
   TemporaryFolder folder_;
+  std::string command_;  // "program argument "
   pid_t pid_ = 0;
 };
 

@@ -16,16 +16,18 @@
 
 namespace sluice::testing {
 
+#if defined(SLUICE_ADDRESS_SANITIZER) || defined(SLUICE_THREAD_SANITIZER)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // How many of `whole` random cases are tried, and seen of what they should
 // show. All without sanitizers. With one each takes five to twenty times as
 // long, and what it looks for does not hang on the numbers.
 template <typename T>
 constexpr T Rounds(T whole) {
-#if defined(SLUICE_ADDRESS_SANITIZER) || defined(SLUICE_THREAD_SANITIZER)
-  return (whole + 4) / 5;
-#else
-  return whole;
-#endif
+  return kSanitized ? (whole + 4) / 5 : whole;
 }
 
 }  // namespace sluice::testing

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/support/program.h"
+#include "tests/support/required.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice::testing {
@@ -30,7 +31,7 @@ class Sshd {
       const std::vector<std::string>& addresses,
       const std::vector<std::string>& inside = {}) {
     if (access(kServer, X_OK) != 0) {
-      MESSAGE("skipped: there is no " << kServer);
+      SkipForHosts(std::string("there is no ") + kServer);
       return nullptr;
     }
     if (geteuid() == 0) mkdir("/run/sshd", 0755);  // it insists
@@ -39,7 +40,7 @@ class Sshd {
           new Sshd(port, std::make_shared<TemporaryFolder>()));
       if (sshd->MakeKeys() && sshd->Run(addresses, inside)) return sshd;
     }
-    MESSAGE("skipped: sshd does not start");
+    SkipForHosts("sshd does not start");
     return nullptr;
   }
   // Another one of the same keys and port; null where it does not start.

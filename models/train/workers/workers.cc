@@ -19,13 +19,21 @@ namespace {
 // What a worker says of itself, as it travels.
 struct Say {
   static constexpr size_t kLongest = 116;
-  bool measures = false;
-  bool meets = false;
-  bool called = false;
-  bool token = false;          // the reason is its token's
+  uint8_t measures = 0;
+  uint8_t meets = 0;
+  uint8_t called = 0;
+  uint8_t token = 0;           // the reason is its token's
   char reason[kLongest] = {};  // why to end; ends with a zero
   WorkerTimes times;
 };
+
+// Of bytes that another worker has sent, which may be any.
+bool FlagOf(uint8_t byte, int rank) {
+  if (byte <= 1) return byte == 1;
+  throw Error(
+      Code::kDataLoss,
+      fmt::format("the decision of rank {} has a flag of {}", rank, byte));
+}
 
 }  // namespace
 
@@ -182,6 +190,7 @@ void Workers::TakeFromFirst(std::string_view what, std::string* text) const {
   if (!several()) return;
   auto length = static_cast<int64_t>(text->size());
   TakeFromFirst(fmt::format("length of {}", what), &length, sizeof(length));
+  ThrowIfError(dist::CheckTextLength(what, 0, length));
   text->resize(static_cast<size_t>(length));
   TakeFromFirst(what, text->data(), length);
 }
@@ -228,22 +237,24 @@ Agreement::Decision Agreement::Decide(const std::string& stop, bool measures,
     return {token.empty() ? stop : token, measures, wants, workers_.called()};
   }
   Say say;
-  say.measures = measures;
-  say.meets = wants;
-  say.called = workers_.called();
-  say.token = !token.empty();
-  (say.token ? token : stop).copy(say.reason, Say::kLongest - 1);
+  say.measures = measures ? 1 : 0;
+  say.meets = wants ? 1 : 0;
+  say.called = workers_.called() ? 1 : 0;
+  say.token = token.empty() ? 0 : 1;
+  (token.empty() ? stop : token).copy(say.reason, Say::kLongest - 1);
   say.times = times;
   std::vector<Say> all = workers_.GatherEach("decision", say);
-  Decision decision = {"", all[0].measures, all[0].meets, all[0].called};
+  Decision decision = {"", FlagOf(all[0].measures, 0), FlagOf(all[0].meets, 0),
+                       FlagOf(all[0].called, 0)};
   for (int rank = 0; rank < workers_.size(); ++rank) {
     decision.times.push_back(all[rank].times);
+    const bool of_token = FlagOf(all[rank].token, rank);
     all[rank].reason[Say::kLongest - 1] = '\0';
     std::string reason = all[rank].reason;
     if (reason.empty()) continue;
     if (rank > 0) reason = fmt::format("{}: {}", workers_.Name(rank), reason);
     if (decision.stop.empty()) decision.stop = reason;
-    if (agreed_.empty() && all[rank].token) agreed_ = reason;
+    if (agreed_.empty() && of_token) agreed_ = reason;
   }
   return decision;
 }

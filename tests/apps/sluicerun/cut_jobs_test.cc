@@ -19,6 +19,7 @@
 #include "tests/apps/sluicerun/struck_job.h"
 #include "tests/apps/sluicerun/struck_results.h"
 #include "tests/support/net_hosts.h"
+#include "tests/support/required.h"
 #include "tests/support/sshd.h"
 
 namespace sluice {
@@ -94,7 +95,8 @@ void Run(const StruckJob& job) {
     list += (host == 0 ? "" : ",") + at;
   }
   if (sshds.empty() || sshds.back() == nullptr) {
-    MESSAGE("skipped: no network name spaces to be made, or no sshd in them");
+    testing::SkipForHosts(
+        "no network name spaces to be made, or no sshd in them");
     return;
   }
   Words words = sshds[0]->Options();
@@ -118,7 +120,7 @@ void Run(const StruckJob& job) {
     testing::AwaitTrue(
         [&] { return access((marks / "0").c_str(), F_OK) == 0; });
     REQUIRE(hosts.CutOff(strike.number));
-    const std::optional<int> end = testing::EndOf(process, kHangs);
+    const std::optional<int> end = process.EndWithin(kHangs);
     const std::string said = Said(process);
     CAPTURE(said);
     REQUIRE_MESSAGE(end.has_value(), "the job hangs");
@@ -137,7 +139,7 @@ void Run(const StruckJob& job) {
   std::string said;
   for (int i = 0; i < 100 && code != 0; ++i) {
     const Process rest(testing::kLauncher, command(""));
-    const std::optional<int> end = testing::EndOf(rest, kHangs);
+    const std::optional<int> end = rest.EndWithin(kHangs);
     REQUIRE_MESSAGE(end.has_value(), "the job hangs when it goes on");
     code = *end;
     said = Said(rest);

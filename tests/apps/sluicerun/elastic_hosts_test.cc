@@ -15,6 +15,7 @@
 #include "tests/apps/sluicerun/struck_results.h"
 #include "tests/support/net_hosts.h"
 #include "tests/support/newest_tensors.h"
+#include "tests/support/required.h"
 #include "tests/support/sshd.h"
 
 namespace sluice {
@@ -140,7 +141,7 @@ void CutOff(int net, const std::string& slots, bool more, int size,
   if (!dist::HasTls()) return;
   const NetHosts hosts(net, 3);
   if (!hosts.made()) {
-    MESSAGE("skipped: no network name spaces to be made");
+    testing::SkipForHosts("no network name spaces to be made");
     return;
   }
   const auto first = Sshd::Start({hosts.AddressOf(0)}, hosts.Inside(0));

@@ -117,7 +117,7 @@ void Run(const StruckJob& job) {
   int code = 0;
   {
     const Process process(kLauncher, job.Command(folder / "log", marks.path()));
-    const std::optional<int> end = testing::EndOf(process, kHangs);
+    const std::optional<int> end = process.EndWithin(kHangs);
     const std::string said = Said(process);
     CAPTURE(said);
     REQUIRE_MESSAGE(end.has_value(), "the job hangs");
@@ -133,7 +133,7 @@ void Run(const StruckJob& job) {
   }
   if (code != 0) {
     const Process rest(kLauncher, job.Command(folder / "log", ""));
-    const std::optional<int> end = testing::EndOf(rest, kHangs);
+    const std::optional<int> end = rest.EndWithin(kHangs);
     const std::string said = Said(rest);
     CAPTURE(said);
     REQUIRE_MESSAGE(end.has_value(), "the job hangs when it goes on");

@@ -20,6 +20,7 @@
 #include "tests/support/net_hosts.h"
 #include "tests/support/newest_tensors.h"
 #include "tests/support/program.h"
+#include "tests/support/required.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {
@@ -128,7 +129,7 @@ TEST_CASE("a manifest for Kubernetes trains what the launcher's job does") {
   if (!dist::HasTls()) return;
   const testing::NetHosts hosts(217, 2);
   if (!hosts.made()) {
-    MESSAGE("skipped: no network name spaces to be made");
+    testing::SkipForHosts("no network name spaces to be made");
     return;
   }
   const TemporaryFolder folder;
@@ -213,7 +214,7 @@ TEST_CASE("pods with parameter servers train what the launcher's job does") {
   if (!dist::HasTls()) return;
   const testing::NetHosts hosts(229, 4);
   if (!hosts.made()) {
-    MESSAGE("skipped: no network name spaces to be made");
+    testing::SkipForHosts("no network name spaces to be made");
     return;
   }
   const TemporaryFolder folder;

@@ -13,6 +13,7 @@
 #include "tests/apps/sluicerun/struck_job.h"
 #include "tests/support/net_hosts.h"
 #include "tests/support/newest_tensors.h"
+#include "tests/support/required.h"
 #include "tests/support/sshd.h"
 
 namespace sluice {
@@ -51,7 +52,7 @@ TEST_CASE("servers of hosts train what one host's do, and come back") {
   const Process process(
       kLauncher, Joined(Joined(sshd->Options(), {"-H", "127.0.0.1,127.0.0.2"}),
                         job.Command(folder / "log", marks.path())));
-  const auto code = testing::EndOf(process, std::chrono::seconds(150));
+  const auto code = process.EndWithin(std::chrono::seconds(150));
   CAPTURE(process.err());
   REQUIRE(code.has_value());
   CHECK(*code == 0);
@@ -77,7 +78,7 @@ TEST_CASE("servers of hosts are told who they are, and where others are") {
 TEST_CASE("on a host that is cut off no rank and no server stays") {
   const testing::NetHosts hosts(227, 2);
   if (!hosts.made()) {
-    MESSAGE("skipped: no network name spaces to be made");
+    testing::SkipForHosts("no network name spaces to be made");
     return;
   }
   const auto first = Sshd::Start({hosts.AddressOf(0)}, hosts.Inside(0));

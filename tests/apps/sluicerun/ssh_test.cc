@@ -23,6 +23,7 @@
 #include "tests/support/net_hosts.h"
 #include "tests/support/newest_tensors.h"
 #include "tests/support/program.h"
+#include "tests/support/required.h"
 #include "tests/support/sshd.h"
 
 namespace sluice {
@@ -340,7 +341,7 @@ TEST_CASE("hosts with addresses of their own train the same bits") {
   if (!dist::HasTls()) return;
   const testing::NetHosts hosts(213, 2);
   if (!hosts.made()) {
-    MESSAGE("skipped: no network name spaces to be made");
+    testing::SkipForHosts("no network name spaces to be made");
     return;
   }
   const auto two = Sshd::Start({hosts.AddressOf(0)}, hosts.Inside(0));

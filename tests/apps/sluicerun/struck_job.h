@@ -5,19 +5,14 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "dist/net/tls.h"
@@ -276,29 +271,9 @@ inline StruckJob RandomStruckJob(unsigned number) {
   return job;
 }
 
-// Ends a job that hangs, with all of its processes: nullopt. Else the exit
-// code, or minus the signal.
-inline std::optional<int> EndOf(const Process& process,
-                                std::chrono::seconds limit) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (std::chrono::steady_clock::now() < end) {
-    int status = 0;
-    if (waitpid(process.pid(), &status, WNOHANG) == process.pid()) {
-      return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  std::ifstream children(
-      fmt::format("/proc/{0}/task/{0}/children", process.pid()));
-  for (pid_t child = 0; children >> child;) kill(child, SIGKILL);
-  kill(process.pid(), SIGKILL);
-  (void)process.Wait();
-  return std::nullopt;
-}
-
 // Of a job that is not to hang.
 inline int CodeOf(const Process& process) {
-  const std::optional<int> code = EndOf(process, std::chrono::seconds(150));
+  const std::optional<int> code = process.EndWithin(std::chrono::seconds(150));
   CAPTURE(process.err());
   REQUIRE_MESSAGE(code.has_value(), "the job hangs");
   return *code;

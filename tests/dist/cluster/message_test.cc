@@ -71,5 +71,36 @@ TEST_CASE("deadlines travel as what is left of them") {
   CHECK(DeadlineIn(~uint64_t{0}) > now);
 }
 
+TEST_CASE("messages and their heads have a most") {
+  const MachineMemory machine;
+  CHECK(CheckMessage(kMaxMessage, machine).ok());
+  const Status more = CheckMessage(kMaxMessage + 1, machine);
+  CHECK(more.code() == Code::kInvalidArgument);
+  CHECK(more.message() ==
+        "a message of 17179869185 bytes, of at most 17179869184");
+  MachineMemory small;
+  small.available = 1000;
+  CHECK(CheckMessage(1000, small).ok());
+  CHECK(CheckMessage(1001, small).code() == Code::kResourceExhausted);
+  Message message;
+  message.head.resize(kMaxHead);
+  CHECK(Message::Unpack(message.Pack()).ok());
+  message.head += ' ';
+  const Status long_head = Message::Unpack(message.Pack()).status();
+  CHECK(long_head.code() == Code::kDataLoss);
+  CHECK(long_head.message() ==
+        "a message's head of 16777217 bytes, of at most 16777216");
+}
+
+TEST_CASE("incarnations are read exactly or refused") {
+  const std::vector<uint64_t> numbers = {0, 7, ~uint64_t{0}};
+  CHECK(NumbersOf(WordsOf(numbers)).ValueOrThrow() == numbers);
+  for (const char* bad :
+       {"", "-1", "1 ", " 1", "0x1", "18446744073709551616"}) {
+    CAPTURE(bad);
+    CHECK(NumbersOf({"1", bad}).status().code() == Code::kInvalidArgument);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::dist

@@ -24,6 +24,7 @@
 #include "tests/dist/collective/ranks.h"
 #include "tests/dist/collective/sums.h"
 #include "tests/support/net_hosts.h"
+#include "tests/support/required.h"
 #include "tests/support/sanitizers.h"
 
 namespace sluice::dist {
@@ -299,10 +300,10 @@ TEST_CASE("hosts are known by the addresses of their ranks") {
   constexpr int kNet = 215;
   constexpr int kHosts[] = {0, 1, 0};
   constexpr int64_t kCount = 120'000;
-  const Alarm alarm;
+  const Watchdog watchdog(std::chrono::minutes(2));
   const NetHosts hosts(kNet, 2);
   if (!hosts.made()) {
-    MESSAGE("skipped: no network name spaces to be made");
+    sluice::testing::SkipForHosts("no network name spaces to be made");
     return;
   }
   Processes processes;
@@ -389,7 +390,7 @@ TEST_CASE("hosts are numbered by their names, or by addresses") {
   CHECK(hosts.NumberOf("", "10.0.0.2", "10.0.0.1") == 1);
   std::vector<Place> places = {{"10.0.0.1", 4000, 0},
                                {std::string(64, 'x'), 65535, 7}};
-  places = PlacesOf(Encoded(places));
+  places = PlacesOf(Encoded(places)).ValueOrThrow();
   CHECK(places[0].address == "10.0.0.1");
   CHECK(places[1].address == std::string(64, 'x'));
   CHECK(places[1].port == 65535);

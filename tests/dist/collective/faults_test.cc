@@ -17,6 +17,7 @@
 #include "dist/net/authority.h"
 #include "dist/net/tls.h"
 #include "tests/support/net_hosts.h"
+#include "tests/support/required.h"
 #include "tests/support/sanitizers.h"
 
 namespace sluice::dist {
@@ -65,14 +66,14 @@ TEST_CASE("every survivor names the lost rank, within the peer timeout") {
   std::mt19937 random(
       static_cast<unsigned>(Number("SLUICE_TEST_SEED", 20'261'124)));
   for (int i = 0; i < count; ++i) {
-    const Alarm alarm;
+    const Watchdog watchdog(std::chrono::minutes(2));
     Run(RandomFault(random));
   }
 }
 
 // From the moment that the process stands still.
 TEST_CASE("a stopped process is named within the peer timeout") {
-  const Alarm alarm;
+  const Watchdog watchdog(std::chrono::minutes(2));
   for (const int lost : {0, 2}) {
     Fault fault{};
     fault.size = 3;
@@ -170,10 +171,10 @@ TEST_CASE("a host that is cut off is named by all others, a cut way by all") {
   constexpr int kNet = 214, kSize = 4;
   const bool tls = HasTls();
   for (const int lost : {0, 1, 3, -1}) {
-    const Alarm alarm;
+    const Watchdog watchdog(std::chrono::minutes(2));
     const NetHosts hosts(kNet, kSize);
     if (!hosts.made()) {
-      MESSAGE("skipped: no network name spaces to be made");
+      sluice::testing::SkipForHosts("no network name spaces to be made");
       return;
     }
     const CutJob job(hosts, kSize, tls && lost != 1, kNet);

@@ -1,5 +1,7 @@
 // Ranks that have run out of data, at random points of random programs.
 #include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cstddef>
@@ -228,6 +230,35 @@ TEST_CASE("a rank that ends while others have joined is named by all") {
     });
     CheckAllName(statuses, dies);
   }
+}
+
+// The rank with data has none: where it is said to be nobody may read.
+TEST_CASE("zeros take no memory that nothing has come for") {
+  const Watchdog watchdog;
+  constexpr size_t kBytes = size_t{6} << 30;
+  void* const nowhere =
+      mmap(nullptr, kBytes, PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  REQUIRE(nowhere != MAP_FAILED);
+  const auto most = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;  // KiB
+  };
+  GroupOptions options;
+  options.overlap = Overlap::kOff;
+  options.all_reduce = Algorithm::kRing;
+  Groups groups = JoinAll(2, Wires::kTcp, options);
+  const auto before = most();
+  const auto statuses = OnAll(groups, [&](Group& group) -> Status {
+    if (group.rank() == 1) return group.Follow().status();
+    return group.AllReduce("x", DType::kInt64, nowhere, kBytes / 8,
+                           Reduction::kSum);
+  });
+  CHECK_FALSE(statuses[0].ok());
+  CHECK_FALSE(statuses[1].ok());
+  CHECK(most() - before < 1 << 20);
+  munmap(nowhere, kBytes);
 }
 
 }  // namespace sluice::dist

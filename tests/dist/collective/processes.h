@@ -20,13 +20,6 @@
 
 namespace sluice::dist::testing {
 
-// Ends the program where a scope hangs; without a thread, which processes that
-// are forked could not have.
-struct Alarm {
-  Alarm() { alarm(120); }
-  ~Alarm() { alarm(0); }
-};
-
 // A rank in a process of its own, which writes what it has to say and a newline
 // for each line. Killed with its owner.
 class Process {

@@ -20,11 +20,11 @@
 namespace sluice::dist {
 namespace {
 
-using testing::Alarm;
 using testing::AllWires;
 using testing::Process;
 using testing::Processes;
 using testing::Start;
+using testing::Watchdog;
 using testing::Wires;
 
 size_t At(int rank) {
@@ -61,7 +61,7 @@ Status Forever(Group& group, const Process::Say& say) {
 }
 
 TEST_CASE("processes get the same bits whatever their data goes through") {
-  const Alarm alarm;
+  const Watchdog watchdog(std::chrono::minutes(2));
   for (int size = 2; size <= 4; ++size) {
     std::string want;
     for (const Wires wires : AllWires()) {
@@ -103,7 +103,7 @@ struct Job {
 };
 
 TEST_CASE("a process that is killed is named by all others") {
-  const Alarm alarm;
+  const Watchdog watchdog(std::chrono::minutes(2));
   for (const Wires wires : AllWires()) {
     for (int size = 2; size <= 4; ++size) {
       for (int lost = 0; lost < size; ++lost) {
@@ -116,7 +116,7 @@ TEST_CASE("a process that is killed is named by all others") {
 }
 
 TEST_CASE("a process that is stopped is named by all others") {
-  const Alarm alarm;
+  const Watchdog watchdog(std::chrono::minutes(2));
   std::vector<std::unique_ptr<Job>> jobs;
   for (const Wires wires : AllWires()) {
     for (int size = 2; size <= 3; ++size) {

@@ -5,12 +5,8 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,39 +17,11 @@
 #include "dist/net/socket.h"
 #include "dist/net/tls.h"
 #include "engine/status.h"
+#include "tests/support/watchdog.h"
 
 namespace sluice::dist::testing {
 
-// Ends the program where a scope takes longer than a minute: a test that hangs
-// is a deadlock, and says so.
-class Watchdog {
- public:
-  Watchdog() : thread_([this] { Watch(); }) {}
-  ~Watchdog() {
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-
- private:
-  void Watch() {
-    std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, std::chrono::seconds(60),
-                          [this] { return done_; })) {
-      return;
-    }
-    std::fputs("the ranks hang\n", stderr);
-    std::abort();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  std::thread thread_;
-};
+using sluice::testing::Watchdog;
 
 inline const std::string& Token() {
   static const std::string token(64, '7');

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -12,9 +13,13 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "dist/collective/group.h"
+#include "dist/collective/links.h"
+#include "dist/collective/offer.h"
+#include "dist/collective/places.h"
 #include "engine/dtype.h"
 #include "tests/dist/collective/ranks.h"
 
@@ -174,6 +179,55 @@ TEST_CASE("ParseTransport: three words") {
   CHECK(ParseTransport("").status().code() == Code::kInvalidArgument);
   CHECK(ParseTransport("TCP").status().message() ==
         "transport 'TCP' is none of auto, tcp, shared");
+}
+
+TEST_CASE("memory that was not offered is not accepted") {
+  const Watchdog watchdog;
+  Listener listener = Listener::Open("127.0.0.1").ValueOrThrow();
+  const Deadline soon = After(std::chrono::seconds(5));
+  Wire wire;
+  wire.data =
+      Socket::Connect("127.0.0.1", listener.port(), soon).ValueOrThrow();
+  wire.data.set_peer("rank 1 of 2");
+  Socket other = listener.Accept(soon).ValueOrThrow();
+  // Yes, it has connected.
+  REQUIRE(SendText(FrameKind::kMemory, 1, "", 1, other, soon).ok());
+  LaunchInfo info;
+  info.size = 2;
+  GroupOptions options;
+  options.transport = Transport::kTcp;
+  WirePair wires;
+  wires.to = std::move(wire);
+  const Status shared = ShareMemory(info, options, soon, &wires);
+  CHECK(shared.code() == Code::kDataLoss);
+  CHECK(shared.message() ==
+        "rank 1 of 2 accepts memory that it was not offered");
+}
+
+TEST_CASE("an offer is three words") {
+  const Offer offer = {"a", "b", "c"};
+  CHECK(Offer::Parse(offer.Text()).ValueOrThrow().name == "b");
+  for (const char* bad :
+       {"", " ", "a", "a b", "a  c", " b c", "a b ", "a b c d"}) {
+    CAPTURE(bad);
+    CHECK(Offer::Parse(bad).status().code() == Code::kDataLoss);
+  }
+}
+
+TEST_CASE("places are read back, or none") {
+  const std::vector<Place> places = {{"127.0.0.1", 65535, 1}, {"b", 0, 0}};
+  const std::vector<std::byte> bytes = Encoded(places);
+  const auto read = PlacesOf(bytes).ValueOrThrow();
+  REQUIRE(read.size() == 2);
+  CHECK(read[0].address == "127.0.0.1");
+  CHECK(read[0].port == 65535);
+  CHECK(read[0].host == 1);
+  for (const std::vector<Place>& bad : {std::vector<Place>{{"a", 65536, 0}},
+                                        {{"a", 1, 65536}},
+                                        {{"a", -1, 0}}}) {
+    CHECK(PlacesOf(Encoded(bad)).status().code() == Code::kDataLoss);
+  }
+  CHECK_FALSE(PlacesOf(Bytes(bytes).first(bytes.size() - 1)).ok());
 }
 
 }  // namespace

@@ -170,7 +170,7 @@ TEST_CASE("a rank that is gone is named in each of its groups") {
 TEST_CASE("a process that is killed is named in each of its groups") {
   for (int lost = 0; lost < kSide * kSide; ++lost) {
     CAPTURE(lost);
-    const Alarm alarm;
+    const Watchdog watchdog(std::chrono::minutes(2));
     const Processes processes =
         Start(kSide * kSide, WiresOf(At(lost)), std::chrono::seconds(20),
               [&](Group& group, const Process::Say& say) -> Status {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -253,23 +254,32 @@ TEST_CASE("the openssl program finds our certificates good") {
   CHECK(!Run(fmt::format("openssl verify {}", cert)));
 }
 
+constexpr char kNewKey[] =
+    "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+
+// Of a name, signed by another of the folder.
+void SignByHand(const TemporaryFolder& folder, const std::string& name,
+                const std::string& by, const std::string& extensions) {
+  REQUIRE(Run(fmt::format(
+      "cd '{0}' && {1} -subj /CN={2} -keyout {2}.key -out {2}.csr && "
+      "printf '{4}' >{2}.ext && openssl x509 -req -in {2}.csr -CA {3}.pem "
+      "-CAkey {3}.key -CAcreateserial -days 1 -extfile {2}.ext -out {2}.pem",
+      folder.path(), kNewKey, name, by, extensions)));
+}
+
 // As docs/distributed.md says that users make their own.
-Credentials MadeByHand(const TemporaryFolder& folder, const std::string& uri) {
-  const std::string at = folder.path();
+Credentials MadeByHand(const TemporaryFolder& folder, const std::string& uri,
+                       const std::string& by = "ca") {
   if (!std::ifstream(folder / "ca.pem").good()) {
     REQUIRE(
-        Run(fmt::format("cd '{}' && openssl req -x509 -newkey ec -pkeyopt "
-                        "ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=ours "
+        Run(fmt::format("cd '{}' && {} -x509 -days 1 -subj /CN=ours "
                         "-keyout ca.key -out ca.pem",
-                        at)));
+                        folder.path(), kNewKey)));
   }
-  REQUIRE(Run(fmt::format(
-      "cd '{}' && openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 "
-      "-nodes -subj /CN=own -keyout own.key -out own.csr && "
-      "printf 'subjectAltName=URI:{}' >own.ext && openssl x509 -req -in "
-      "own.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 1 -extfile "
-      "own.ext -out own.pem",
-      at, uri)));
+  if (by != "ca") {
+    SignByHand(folder, by, "ca", "basicConstraints=critical,CA:TRUE");
+  }
+  SignByHand(folder, "own", by, "subjectAltName=URI:" + uri);
   return ReadCredentialFiles(folder / "ca.pem", folder / "own.pem",
                              folder / "own.key")
       .ValueOrThrow();
@@ -291,6 +301,43 @@ TEST_CASE("users bring their own; another job of their authority is refused") {
   const Status nobody =
       Tls::Create(MadeByHand(folder, "https://example.com/")).status();
   CHECK(nobody.code() == Code::kInvalidArgument);
+}
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST_CASE("who has signed a certificate for the authority goes with it") {
+  if (!HasTls() || !Run("openssl version")) return;
+  const TemporaryFolder folder;
+  Credentials own =
+      MadeByHand(folder, "sluice://ours/worker/0", "intermediate");
+  // By itself nobody knows it, as its own process says.
+  const Status alone = Tls::Create(own).status();
+  CHECK(alone.code() == Code::kInvalidArgument);
+  CHECK(alone.message().starts_with("this process's certificate: "));
+  own.certificate += TextOf(folder / "intermediate.pem");
+  // Through a pipe, too, as the launcher's.
+  own = ParseCredentials(TextOf(own)).ValueOrThrow();
+  CHECK(own.authority == TextOf(folder / "ca.pem"));
+  const TlsPtr zero = Tls::Create(own).ValueOrThrow();
+  // The other has it of the authority itself, and has never seen who is
+  // between.
+  const TlsPtr one =
+      Tls::Create(MadeByHand(folder, "sluice://ours/worker/1")).ValueOrThrow();
+  for (const auto& [connects, listens] :
+       {std::pair(zero, one), std::pair(one, zero), std::pair(zero, zero)}) {
+    const Ends ends = Meet(*connects, *listens);
+    CHECK(ends.connected.ToString() == "ok");
+    CHECK(ends.listened.ToString() == "ok");
+  }
+  // The signer of another, and a broken one, are none.
+  Credentials bad = own;
+  bad.certificate +=
+      "-----BEGIN CERTIFICATE-----\nAAAA\n"
+      "-----END CERTIFICATE-----\n";
+  CHECK(Tls::Create(bad).status().code() == Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <memory>
 #include <random>
@@ -22,7 +21,6 @@ namespace {
 using sluice::testing::Rounds;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
-constexpr uint64_t kOne = 11, kOther = 22;  // incarnations
 constexpr auto kNever = Clock::time_point::max();
 
 struct Pair {
@@ -34,11 +32,6 @@ struct Pair {
   explicit Pair(bool shared) : Pair(shared, Connect(shared)) {}
   TestTask one, other;
 };
-
-Edge EdgeOf(int number, size_t bytes, bool to_other = true) {
-  return {number, to_other ? kOne : kOther, to_other ? kOther : kOne, bytes,
-          "e" + std::to_string(number)};
-}
 
 std::vector<std::byte> Noise(size_t bytes, uint32_t seed) {
   std::mt19937 random(seed);
@@ -232,33 +225,6 @@ TEST_CASE("the end of a task ends what needs it, by name, and nothing else") {
   }
 }
 
-// A peer that says what a test has it say.
-struct Actor {
-  Actor() {
-    BothEnds wires = Connect(false);
-    task = std::make_unique<TestTask>(std::move(wires.one), "the actor", kOther,
-                                      milliseconds(1200));
-    out = std::move(wires.other.to.data);
-    in = std::move(wires.other.from.data);
-  }
-  void Say(const Frame& frame, Bytes payload = {}) {
-    std::array<std::byte, kFrameBytes> header;
-    Encode(frame, header);
-    const std::array<Bytes, 2> pieces = {Bytes(header), payload};
-    (void)out.Send(pieces, After(milliseconds(2000))).ok();
-  }
-  Frame About(FrameKind kind, const RunKey& run, const Edge& edge) const {
-    Frame frame;
-    frame.kind = kind;
-    frame.run = run.run;
-    frame.key = edge.sender;
-    frame.count = static_cast<uint64_t>(edge.number);
-    return frame;
-  }
-  std::unique_ptr<TestTask> task;
-  Socket out, in;
-};
-
 TEST_CASE("a peer that reads nothing gets its sender's memory back to it") {
   const Watchdog watchdog;
   Actor actor;
@@ -368,6 +334,56 @@ TEST_CASE("whatever frames come, it ends in time and harms nothing") {
     ended += !actor.task->link->status().ok();
   }
   CHECK(ended > Rounds(50));
+}
+
+TEST_CASE("wants of runs that have not begun have a most") {
+  const Watchdog watchdog;
+  constexpr uint64_t kMost = uint64_t{1} << 20;
+  Actor actor(std::chrono::seconds(20));
+  LinkedRendezvous& mine = *actor.task->rendezvous;
+  const RunKey key = mine.NewRun();
+  const auto say = [&](uint64_t begin, uint64_t end) {
+    std::vector<std::byte> frames((end - begin) * kFrameBytes);
+    Frame frame = actor.About(FrameKind::kWant, key, EdgeOf(0, 1));
+    for (uint64_t i = begin; i < end; ++i) {
+      // Half of them of the next run.
+      frame.run = key.run + i % 2;
+      frame.count = i / 2;
+      Encode(frame, std::span(frames)
+                        .subspan((i - begin) * kFrameBytes)
+                        .first<kFrameBytes>());
+    }
+    CHECK(actor.out.Send(Bytes(frames), After(std::chrono::seconds(40))).ok());
+  };
+  say(0, kMost);
+  // The last has been heard when what is behind it has.
+  Frame abort = actor.About(FrameKind::kAbort, key, EdgeOf(0, 1));
+  abort.run = key.run + 5;
+  abort.count = 1;
+  actor.Say(abort);
+  while (mine.runs() < 3) std::this_thread::yield();
+  CHECK(actor.task->link->status().ToString() == "ok");
+  say(kMost, kMost + 1);
+  abort.run = key.run + 6;
+  actor.Say(abort);
+  while (mine.runs() < 4) std::this_thread::yield();
+  // That run has ended, the other has not.
+  sluice::Exchange& ended = **mine.Join(key, 1, 1, kNever);
+  std::byte data{};
+  CHECK(Receive(ended, EdgeOf(0, 1, false), &data).code() ==
+        Code::kResourceExhausted);
+  sluice::Exchange& sound = **mine.Join({key.epoch, key.run + 1}, 1, 1, kNever);
+  CHECK(Send(sound, EdgeOf(0, 1), &data).ok());
+}
+
+TEST_CASE("ways to devices have a most") {
+  Actor actor;
+  LinkedRendezvous& mine = *actor.task->rendezvous;  // it has one
+  std::vector<uint64_t> devices(65535);
+  for (size_t i = 0; i < devices.size(); ++i) devices[i] = 1000 + i;
+  CHECK(mine.Reach(devices, actor.task->link).ok());
+  const Status more = mine.Reach({1}, actor.task->link);
+  CHECK(more.code() == Code::kResourceExhausted);
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 #ifndef SLUICE_TESTS_DIST_RENDEZVOUS_TASKS_H_
 #define SLUICE_TESTS_DIST_RENDEZVOUS_TASKS_H_
 
+#include <array>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -10,6 +13,7 @@
 #include <utility>
 
 #include "dist/collective/sharing.h"
+#include "dist/net/frame.h"
 #include "dist/rendezvous/link.h"
 #include "dist/rendezvous/linked_rendezvous.h"
 #include "engine/thread_annotations.h"
@@ -49,6 +53,13 @@ inline BothEnds Connect(bool shared) {
   return wires;
 }
 
+inline constexpr uint64_t kOne = 11, kOther = 22;  // incarnations
+
+inline Edge EdgeOf(int number, size_t bytes, bool to_other = true) {
+  return {number, to_other ? kOne : kOther, to_other ? kOther : kOne, bytes,
+          "e" + std::to_string(number)};
+}
+
 // A task with one device and one peer.
 class TestTask final : public Link::Owner {
  public:
@@ -57,7 +68,7 @@ class TestTask final : public Link::Owner {
       : rendezvous(std::make_shared<LinkedRendezvous>()),
         link(std::make_shared<Link>(std::move(wires), std::move(peer), timeout,
                                     *this)) {
-    rendezvous->Reach({peers_device}, link);
+    ThrowIfError(rendezvous->Reach({peers_device}, link));
     link->Start();
   }
   ~TestTask() { link->Stop(); }
@@ -84,6 +95,34 @@ class TestTask final : public Link::Owner {
   Mutex mutex_;
   CondVar changed_;
   Status ended_ GUARDED_BY(mutex_);
+};
+
+// A peer that says what a test has it say.
+struct Actor {
+  explicit Actor(
+      std::chrono::milliseconds timeout = std::chrono::milliseconds(1200)) {
+    BothEnds wires = Connect(false);
+    task = std::make_unique<TestTask>(std::move(wires.one), "the actor", kOther,
+                                      timeout);
+    out = std::move(wires.other.to.data);
+    in = std::move(wires.other.from.data);
+  }
+  void Say(const Frame& frame, Bytes payload = {}) {
+    std::array<std::byte, kFrameBytes> header;
+    Encode(frame, header);
+    const std::array<Bytes, 2> pieces = {Bytes(header), payload};
+    (void)out.Send(pieces, After(std::chrono::seconds(2))).ok();
+  }
+  Frame About(FrameKind kind, const RunKey& run, const Edge& edge) const {
+    Frame frame;
+    frame.kind = kind;
+    frame.run = run.run;
+    frame.key = edge.sender;
+    frame.count = static_cast<uint64_t>(edge.number);
+    return frame;
+  }
+  std::unique_ptr<TestTask> task;
+  Socket out, in;
 };
 
 }  // namespace sluice::dist::testing

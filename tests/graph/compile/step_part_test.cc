@@ -476,5 +476,18 @@ TEST_CASE("a description of a device survives its text") {
   CHECK(another->incarnation() != device->incarnation());
 }
 
+TEST_CASE("a part has at most 256 MiB of text") {
+  StepPart part;
+  part.graph = std::make_unique<Graph>();
+  std::string text = PrintPart(part) + "#";
+  text.resize(size_t{256} << 20, ' ');
+  CHECK(ParsePart(text).status().ToString() == "ok");
+  text += ' ';
+  const Status more = ParsePart(text).status();
+  CHECK(more.code() == Code::kInvalidArgument);
+  CHECK(
+      Contains(more.message(), "268435457 bytes of text, of at most 2684354"));
+}
+
 }  // namespace
 }  // namespace sluice

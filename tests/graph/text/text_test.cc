@@ -9,12 +9,14 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <string>
 
 #include "graph/builder.h"
 #include "graph/compile/evaluate.h"
 #include "graph/passes/passes.h"
 #include "tests/support/described.h"
 #include "tests/support/op_probe.h"
+#include "tests/support/sanitizers.h"
 
 namespace sluice {
 namespace {
@@ -371,6 +373,20 @@ TEST_CASE("Graphviz") {
   CHECK(dot.find("n1 [label=\"Neg\\na\\\"b\\n/cpu:1\"") != std::string::npos);
   CHECK(dot.find("n0 -> n1 [label=\"float32[2]\"]") != std::string::npos);
   CHECK(dot.find("n0 -> n2 [style=dashed]") != std::string::npos);
+}
+
+// By a text of as many lines, which is quickly made and read.
+TEST_CASE("a graph has at most a million nodes") {
+  if (testing::kSanitized) return;  // it takes gigabytes
+  constexpr size_t kMost = size_t{1} << 20;
+  std::string text;
+  for (size_t i = 0; i < kMost; ++i) text += fmt::format("n{} = NoOp()\n", i);
+  CHECK(Parse(text)->nodes().size() == kMost);
+  text += "more = NoOp()\n";
+  const Status more = ParseGraph(text).status();
+  CHECK(more.code() == Code::kInvalidArgument);
+  CHECK(more.message() ==
+        "line 1048577, column 1: a graph has at most 1048576 nodes");
 }
 
 }  // namespace

@@ -1,0 +1,136 @@
+// A member of the cluster that asks a worker for much and reads nothing.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dist/cluster/introduction.h"
+#include "dist/cluster/message.h"
+#include "dist/collective/hello.h"
+#include "dist/collective/links.h"
+#include "dist/collective/sharing.h"
+#include "engine/machine_memory.h"
+#include "tests/dist/cluster/workers.h"
+
+namespace sluice::dist::testing {
+namespace {
+
+Deadline Soon() {
+  return After(std::chrono::seconds(20));
+}
+
+// Speaks to a worker without a thread that would read.
+class Member {
+ public:
+  explicit Member(int port) {
+    wires_.to.data = Stream(port, true);
+    wires_.from.data = Stream(port, false);
+    const Frame who = ReceiveHeader(wires_.from.data, Soon()).ValueOrThrow();
+    (void)ReceiveText(who, wires_.from.data, Soon()).ValueOrThrow();
+    LaunchInfo info;
+    info.size = info.local_size = 2;
+    GroupOptions options;
+    options.transport = Transport::kTcp;
+    ThrowIfError(ShareMemory(info, options, Soon(), &wires_));
+  }
+
+  void Say(const Message& message) {
+    const std::vector<std::byte> payload = message.Pack();
+    SayHeader(FrameKind::kCall, payload.size());
+    ThrowIfError(wires_.to.data.Send(Bytes(payload), Soon()));
+  }
+  void SayHeader(FrameKind kind, uint64_t bytes) {
+    Frame frame;
+    frame.kind = kind;
+    frame.bytes = bytes;
+    std::array<std::byte, kFrameBytes> header;
+    Encode(frame, header);
+    ThrowIfError(wires_.to.data.Send(Bytes(header), Soon()));
+  }
+  // The next answer.
+  Result<Message> Hear() {
+    while (true) {
+      SLUICE_ASSIGN_OR_RETURN(const Frame frame,
+                              ReceiveHeader(wires_.from.data, Soon()));
+      std::vector<std::byte> bytes(frame.bytes);
+      SLUICE_RETURN_IF_ERROR(wires_.from.data.Receive(bytes, Soon()));
+      if (frame.kind != FrameKind::kAnswer) continue;
+      if (frame.count == 0) return Message::Unpack(std::move(bytes));
+      return Status(static_cast<Code>(frame.count), "an error");
+    }
+  }
+
+ private:
+  static Socket Stream(int port, bool to) {
+    Socket socket = Socket::Connect("127.0.0.1", port, Soon()).ValueOrThrow();
+    Hello hello;
+    hello.token = std::string(64, '7');
+    hello.version = SLUICE_VERSION;
+    hello.lane = Lane::kTask;
+    ThrowIfError(SendHello(hello, socket, Soon()));
+    ThrowIfError(SendText(FrameKind::kCall, 0,
+                          Introduction{"member", "1", to}.ToText(), 0, socket,
+                          Soon()));
+    return socket;
+  }
+
+  WirePair wires_;
+};
+
+std::string CallOf(const std::string& call, const std::string& more = "") {
+  return R"({"call": ")" + call +
+         R"(", "session": 1, "device": "/job:worker/task:0/cpu:0", )"
+         R"("variable": "v")" +
+         more + "}";
+}
+
+size_t Resident() {
+  return ProcBytes("/proc/self/status", "VmRSS", 0);
+}
+
+TEST_CASE("answers that nobody reads take no memory, and come in the end") {
+  const Workers workers(1, Transport::kTcp);
+  Member member(workers.addresses()[0].port);
+  member.Say({R"({"call": "open", "devices": ["/job:worker/task:0/cpu:0"], )"
+              R"("runs": 1, "container": ""})",
+              {}});
+  REQUIRE(member.Hear().ok());
+  constexpr size_t kElements = 260'000;  // just under 1 MiB
+  const Tensor value = Tensor::Full(DType::kFloat32, {kElements}, 3);
+  member.Say({CallOf("write", R"(, "dtype": "float32", "shape": [260000])"),
+              MessageOf(value).body});
+  REQUIRE(member.Hear().ok());
+  constexpr int kReads = 400;
+  const size_t before = Resident();
+  for (int i = 0; i < kReads; ++i) member.Say({CallOf("read"), {}});
+  std::this_thread::sleep_for(std::chrono::milliseconds(800));
+  CHECK(Resident() < before + (size_t{120} << 20));
+  for (int i = 0; i < kReads; ++i) {
+    if (i % 100 == 0) member.SayHeader(FrameKind::kPing, 0);
+    const Message got = member.Hear().ValueOrThrow();
+    REQUIRE(got.body.size() == value.bytes());
+  }
+}
+
+TEST_CASE("a message of more than its most ends its sender's link") {
+  for (const uint64_t bytes : {kMaxMessage, kMaxMessage + 1}) {
+    CAPTURE(bytes);
+    const Workers workers(1, Transport::kTcp);
+    Member member(workers.addresses()[0].port);
+    member.SayHeader(FrameKind::kCall, bytes);
+    // Of the other it waits for what is to come, or drops it.
+    member.Say({"{}", {}});
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK_FALSE(member.Hear().ok());
+    const auto took = std::chrono::steady_clock::now() - begin;
+    CHECK((took < std::chrono::milliseconds(1500)) == (bytes > kMaxMessage));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::dist::testing
