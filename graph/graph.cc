@@ -61,6 +61,7 @@ void Node::AddControlInput(Node* node) {
   if (node == this) return;
   if (std::find(controls_.begin(), controls_.end(), node) == controls_.end()) {
     controls_.push_back(node);
+    Changed();
   }
 }
 

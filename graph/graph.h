@@ -143,28 +143,47 @@ class Node {
   const std::string& device() const { return device_; }  // "/cpu:0" or empty
   const std::string& location() const { return location_; }  // "model.cc:41"
 
-  // For passes.
+  // For passes. Each change counts in the graph's version.
   void set_attr(const std::string& name, AttrValue value) {
     attrs_.Set(name, std::move(value));
+    Changed();
   }
-  void set_input(int i, const Output& output) { inputs_[i] = output; }
-  void set_inputs(std::vector<Output> inputs) { inputs_ = std::move(inputs); }
-  void set_device(std::string device) { device_ = std::move(device); }
-  void set_origin(std::string origin) { origin_ = std::move(origin); }
-  void set_location(std::string where) { location_ = std::move(where); }
+  void set_input(int i, const Output& output) {
+    inputs_[i] = output;
+    Changed();
+  }
+  void set_inputs(std::vector<Output> inputs) {
+    inputs_ = std::move(inputs);
+    Changed();
+  }
+  void set_device(std::string device) {
+    device_ = std::move(device);
+    Changed();
+  }
+  void set_origin(std::string origin) {
+    origin_ = std::move(origin);
+    Changed();
+  }
+  void set_location(std::string where) {
+    location_ = std::move(where);
+    Changed();
+  }
   // Turns into another op; name, origin, device, control inputs, output types
   // and place in the order stay.
   void Become(const OpDef& op, Attributes attrs, std::vector<Output> inputs) {
     op_ = &op;
     attrs_ = std::move(attrs);
     inputs_ = std::move(inputs);
+    Changed();
   }
   void set_output_types(std::vector<TensorType> types) {
     outputs_ = std::move(types);
+    Changed();
   }
   void AddControlInput(Node* node);  // once; ignores itself
   void set_control_inputs(std::vector<Node*> nodes) {
     controls_ = std::move(nodes);
+    Changed();
   }
 
   // "MatMul 'fc1/matmul'"
@@ -172,6 +191,8 @@ class Node {
 
  private:
   friend class Graph;
+  inline void Changed();
+
   Graph* graph_ = nullptr;
   int id_ = 0;
   const OpDef* op_ = nullptr;
@@ -265,7 +286,8 @@ class Graph {
   void AddUpdate(const Operation& operation) { updates_.push_back(operation); }
   const std::vector<Operation>& updates() const { return updates_; }
 
-  // Counts additions and removals, so that caches know when to look again.
+  // Counts additions, removals and changes of nodes, so that caches know when
+  // to look again.
   uint64_t version() const { return version_; }
 
   // Where a new node would stand, were it named `name` in the current scope.
@@ -302,6 +324,7 @@ class Graph {
   static Status Infer(Node& node);
 
  private:
+  friend class Node;
   friend class NameScope;
   friend class DeviceScope;
   friend class ControlScope;
@@ -319,6 +342,10 @@ class Graph {
   std::vector<Node*> controls_;  // of new nodes
   std::string location_;         // of new nodes, when not empty
 };
+
+void Node::Changed() {
+  ++graph_->version_;
+}
 
 // "model.cc:41"
 std::string FormatLocation(const std::source_location& location);

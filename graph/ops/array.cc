@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/ops/axes.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/tables.h"
 
@@ -181,10 +182,8 @@ Output TileLike(const char* op, const Operand& x,
 }
 
 Status ReverseShape(InferContext& c) {
-  for (int64_t axis : c.attrs().Ints("axes")) {
-    const auto normal = NormalizeAxis(axis, c.input(0).rank());
-    if (!normal.ok()) return normal.status();
-  }
+  SLUICE_RETURN_IF_ERROR(
+      NormalizeAxes(c.attrs().Ints("axes"), c.input(0).rank()).status());
   return SameShape(c);
 }
 

@@ -79,6 +79,19 @@ constexpr OpDef Logical(const char* name, const char* doc) {
   return Commutative(Binary(name, doc, NotDifferentiable, {}, DType::kBool));
 }
 
+// a, or 1 where the gradient of a^b would be 0 * inf: where b is 0 and 1 / a is
+// not finite. The exponent stays b - 1, or the gradient of the gradient with
+// respect to b would lack a term.
+Output AwayFromPole(const Output& a, const Output& b) {
+  const Tensor* exponent = ConstantValue(b);
+  if (exponent != nullptr && b.shape().scalar() && exponent->At(0) != 0) {
+    return a;
+  }
+  const Output pole =
+      LogicalAnd(Equal(b, 0), LogicalNot(IsFinite(Reciprocal(a))));
+  return Select(pole, 1, a);
+}
+
 // dy to the operand that does not lose, half to each where they are equal.
 // Where either is NaN none loses, and both get dy.
 Pair ToWinner(const Output& dy, const Output& first_loses,
@@ -112,12 +125,11 @@ constexpr OpDef kBinaryOps[] = {
            }>,
            {.alo = 1.1, .ahi = 1.9, .blo = 2, .bhi = 4}),
     Binary("Pow", "a^b.",
-           // At b = 0 the exponent b - 1 would make 0 * inf of a = 0; where a
-           // is not positive, b has no gradient.
+           // Where a is not positive, b has no gradient.
            Rule<[](auto dy, auto a, auto b, auto y) {
-             const Output less_one = Select(Equal(b, 0), 1, b - 1);
              const Output base = Select(Greater(a, 0), a, 1);
-             return Pair(dy * (b * Pow(a, less_one)), dy * (y * Log(base)));
+             return Pair(dy * (b * Pow(AwayFromPole(a, b), b - 1)),
+                         dy * (y * Log(base)));
            }>,
            {.alo = 0.5, .ahi = 2, .blo = 0.2, .bhi = 3}),
     Follows(Commutative(Binary("Maximum",

@@ -2,8 +2,23 @@
 
 #include "graph/autograd.h"
 #include "graph/ops/control.h"
+#include "graph/ops/elementwise.h"
+#include "graph/ops/reduce.h"
 
 namespace sluice {
+
+Output CastTo(const Output& x, DType to) {
+  return x.dtype() == to ? x : Cast(x, to);
+}
+
+// In float32 of half types: a float16 counts no further than 65504.
+Output SharedByTied(const Output& tied, const Output& given,
+                    const std::vector<int64_t>& axes) {
+  const DType wide = ComputeDType(given.dtype());
+  const Output share =
+      CastTo(given, wide) / Sum(Cast(tied, wide), axes, /*keep_dims=*/true);
+  return Select(tied, CastTo(share, given.dtype()), 0);
+}
 
 Outputs GradientOfExpression(const Node& node, const Outputs& dy,
                              ExpressionFn expression) {

@@ -1,12 +1,24 @@
-// Second derivatives of fused ops.
+// What gradients are written with.
 #ifndef SLUICE_GRAPH_OPS_EXPRESSION_H_
 #define SLUICE_GRAPH_OPS_EXPRESSION_H_
+
+#include <cstdint>
+#include <vector>
 
 #include "graph/graph.h"
 
 namespace sluice {
 
-// The outputs of a node computed from its inputs by simple ops.
+// x itself where it has that dtype.
+Output CastTo(const Output& x, DType to);
+
+// `given` where `tied` holds, shared equally along `axes` by all for which it
+// does; else 0. Broadcasts.
+Output SharedByTied(const Output& tied, const Output& given,
+                    const std::vector<int64_t>& axes);
+
+// Second derivatives of fused ops: the outputs of a node computed from its
+// inputs by simple ops.
 using ExpressionFn = Outputs (*)(const Node& node, const Outputs& inputs);
 
 // The gradient of a node by way of an expression of equal value. For fused ops

@@ -113,11 +113,9 @@ Output SumsGradient(const Node& node, const Output& dmax,
     of_largest = dmax.valid() ? dmax + g : g;
     of_all = Probabilities(logits, max, scale) * ExpandDims(g, -1);
   }
-  // Elements that tie share equally.
   const Output largest = Equal(logits, ExpandDims(max, -1));
-  const Output share =
-      ExpandDims(of_largest, -1) / Sum(Cast(largest, max.dtype()), {-1}, true);
-  const Output dlogits = Select(largest, share, 0);
+  const Output dlogits =
+      SharedByTied(largest, ExpandDims(of_largest, -1), {-1});
   return of_all.valid() ? dlogits - of_all : dlogits;
 }
 
@@ -311,7 +309,21 @@ Output SigmoidCrossEntropy(Operand logits, Operand labels) {
       .Add({"SigmoidCrossEntropy", {logits, labels}})
       .output(0);
 }
+void CheckTargets(std::string_view loss, const Operand& predictions,
+                  const Operand& targets) {
+  if (predictions.is_number() || targets.is_number()) return;
+  const Shape& given = predictions.tensor().shape();
+  const Shape& wanted = targets.tensor().shape();
+  if (wanted.scalar() || Compatible(given, wanted)) return;
+  throw Error(
+      Code::kInvalidArgument,
+      fmt::format("{}: predictions={} and targets={} must have one shape ({})",
+                  loss, given.ToString(), wanted.ToString(),
+                  FormatLocation(predictions.location())));
+}
+
 Output MeanSquaredError(Operand predictions, Operand targets) {
+  CheckTargets("MeanSquaredError", predictions, targets);
   return Mean(SquaredDifference(predictions, targets));
 }
 Output L2Loss(Operand x) {

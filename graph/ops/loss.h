@@ -2,6 +2,8 @@
 #ifndef SLUICE_GRAPH_OPS_LOSS_H_
 #define SLUICE_GRAPH_OPS_LOSS_H_
 
+#include <string_view>
+
 #include "engine/visibility.h"
 #include "graph/graph.h"
 
@@ -26,7 +28,13 @@ Output SparseSoftmaxCrossEntropy(Operand logits, Operand labels,
 // -label * log(sigmoid(x)) - (1 - label) * log(1 - sigmoid(x)).
 Output SigmoidCrossEntropy(Operand logits, Operand labels);
 
-// The mean of the squared differences: a scalar.
+// Throws Error, in the name of `loss`, unless the two have one shape or the
+// target is a single number, which is every prediction's. [n,1] and [n] would
+// broadcast: each prediction would meet all targets.
+void CheckTargets(std::string_view loss, const Operand& predictions,
+                  const Operand& targets);
+
+// The mean of the squared differences, a scalar; of CheckTargets' shapes.
 Output MeanSquaredError(Operand predictions, Operand targets);
 
 // sum(x^2) / 2: a scalar.

@@ -27,10 +27,10 @@ Output Rows(const Output& x) {
 
 // Where x is half, statistics and arithmetic are in float32 (kComputeOfT).
 Output Widened(const Output& x) {
-  return IsHalf(x.dtype()) ? Cast(x, ComputeDType(x.dtype())) : x;
+  return CastTo(x, ComputeDType(x.dtype()));
 }
 Output LikeX(const Output& y, const Output& x) {
-  return y.dtype() == x.dtype() ? y : Cast(y, x.dtype());
+  return CastTo(y, x.dtype());
 }
 
 // --- BatchNorm ---------------------------------------------------------------

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "graph/ops/axes.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/expression.h"
 #include "graph/ops/tables.h"
@@ -15,16 +16,9 @@ namespace {
 
 // The axes an op reduces, ascending and not negative.
 Result<Axes> ReducedAxes(const Axes& given, int rank) {
-  Axes axes;
-  for (int64_t axis : given) {
-    SLUICE_ASSIGN_OR_RETURN(const int a, NormalizeAxis(axis, rank));
-    axes.push_back(a);
-  }
+  SLUICE_ASSIGN_OR_RETURN(Axes axes, NormalizeAxes(given, rank));
   for (int a = 0; given.empty() && a < rank; ++a) axes.push_back(a);
   std::sort(axes.begin(), axes.end());
-  if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) {
-    return InvalidArgument("an axis is given twice");
-  }
   return axes;
 }
 
@@ -96,20 +90,21 @@ Outputs SumGradient(const Node& node, const Outputs& dy) {
 
 Outputs MeanGradient(const Node& node, const Outputs& dy) {
   const Output x = node.input(0), y = node.output(0);
-  // In float64: a float16 cannot count beyond 65504. Of nothing there is
-  // nothing to share, and no infinity for a second gradient to multiply by 0.
+  // In float64, and multiplied in float32 at least: a float16 neither counts
+  // beyond 65504 nor holds the shares of so many. Of nothing there is nothing
+  // to share, and no infinity for a second gradient to multiply by 0.
   const Output share = Cast(Size(y), DType::kFloat64) /
                        Cast(Maximum(Size(x), 1), DType::kFloat64);
-  const Output dx = KeepDims(node, dy[0]) * Cast(share, x.dtype());
-  return {BroadcastToShapeOf(dx, x)};
+  const DType wide = ComputeDType(x.dtype());
+  const Output dx = CastTo(KeepDims(node, dy[0]), wide) * Cast(share, wide);
+  return {BroadcastToShapeOf(CastTo(dx, x.dtype()), x)};
 }
 
 // Of Max and Min: elements that tie share equally.
 Outputs ExtremeGradient(const Node& node, const Outputs& dy) {
   const Output x = node.input(0);
   const Output tied = Equal(x, KeepDims(node, node.output(0)));
-  const Output ties = Sum(Cast(tied, x.dtype()), AxesOf(node), true);
-  return {Select(tied, KeepDims(node, dy[0]) / ties, 0)};
+  return {SharedByTied(tied, KeepDims(node, dy[0]), AxesOf(node))};
 }
 
 Outputs LogSumExpGradient(const Node& node, const Outputs& dy) {
@@ -125,18 +120,21 @@ Output ProdGrad(const Output& dy, const Output& x, int64_t axis) {
   return dy.graph().Add({"ProdGrad", {dy, x}, {{"axis", axis}}}).output(0);
 }
 
-// As if one axis after another had been reduced.
+// As if one axis after another had been reduced; in float64, since the products
+// over some of them may lie outside x's range where that over all does not.
 Outputs ProdGradient(const Node& node, const Outputs& dy) {
   const Axes axes = AxesOf(node);
-  Outputs partial = {node.input(0)};
+  const Output x = node.input(0);
+  const DType wide = axes.size() > 1 ? DType::kFloat64 : x.dtype();
+  Outputs partial = {CastTo(x, wide)};
   for (int64_t axis : axes) {
     partial.push_back(Prod(partial.back(), {axis}, true));
   }
-  Output gradient = KeepDims(node, dy[0]);
+  Output gradient = CastTo(KeepDims(node, dy[0]), wide);
   for (size_t i = axes.size(); i-- > 0;) {
     gradient = ProdGrad(gradient, partial[i], axes[i]);
   }
-  return {gradient};
+  return {CastTo(gradient, x.dtype())};
 }
 
 // ProdGrad as a product over a square whose diagonal is 1.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "graph/ops/axes.h"
 #include "graph/ops/reduce.h"
 #include "graph/ops/tables.h"
 #include "graph/ops/unary.h"
@@ -73,15 +74,17 @@ Status ExpandDimsShape(InferContext& c) {
 Status SqueezeShape(InferContext& c) {
   const Shape& x = c.input(0);
   std::vector<bool> drop(x.rank());
-  for (int64_t given : c.attrs().Ints("axes")) {
-    SLUICE_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, x.rank()));
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<int64_t> axes,
+                          NormalizeAxes(c.attrs().Ints("axes"), x.rank()));
+  for (int64_t given : axes) {
+    const int axis = static_cast<int>(given);
     if (x[axis] != 1 && x[axis] != kUnknown) {
       return InvalidArgument(
           fmt::format("dimension {} is {}, wanted 1", axis, x[axis]));
     }
     drop[axis] = true;
   }
-  if (c.attrs().Ints("axes").empty()) {
+  if (axes.empty()) {
     if (!x.concrete()) {
       return InvalidArgument(
           "with unknown dimensions the axes to drop must be given");

@@ -1,8 +1,9 @@
 // float16 and bfloat16 through float32: operands are converted, the best
 // float32 kernel runs, results are converted back. Numerically that is a kernel
 // which multiplies halves exactly, sums in float32 and rounds once. It serves
-// the ops whose float32 kernels leave the reference's loops far behind; what
-// computes in half itself registers above it.
+// the ops whose float32 kernels leave the reference's loops far behind, and
+// those whose sums grow in the result; what computes in half itself registers
+// above it.
 #include <algorithm>
 #include <array>
 
@@ -38,6 +39,7 @@ constexpr const char* kOps[] = {
     "BatchNormReluGrad",
     "BatchNormAddReluGrad",
     "BatchNormInference",
+    "ScatterAdd",
     "Fused",
     "FusedSum",
 };

@@ -128,6 +128,7 @@ Output SigmoidCrossEntropy(Operand logits, Operand labels) {
 }
 
 Output Huber(Operand predictions, Operand targets, double delta) {
+  CheckTargets("Huber", predictions, targets);
   LocationScope location(predictions.graph(), predictions.location());
   const Output distance = Abs(predictions - targets);
   const Output near = Minimum(distance, delta);

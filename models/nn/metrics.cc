@@ -5,6 +5,7 @@
 #include "engine/caught.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/index.h"
+#include "graph/ops/loss.h"
 #include "graph/ops/reduce.h"
 #include "models/nn/metric_states.h"
 
@@ -59,7 +60,18 @@ Metric::Metric(std::vector<Output> tensors, Start start)
 Output Accuracy(Operand logits, Operand labels) {
   LocationScope location(logits.graph(), logits.location());
   NameScope names(logits.graph(), "accuracy");
-  return Cast(Equal(ArgMax(logits), AsInt64(labels)), DType::kFloat32);
+  const Output likeliest = ArgMax(logits);
+  // Else they would broadcast.
+  if (!Compatible(likeliest.shape(), labels.tensor().shape())) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("Accuracy: logits={} want labels of shape {}, got {} ({})",
+                    logits.tensor().shape().ToString(),
+                    likeliest.shape().ToString(),
+                    labels.tensor().shape().ToString(),
+                    FormatLocation(logits.location())));
+  }
+  return Cast(Equal(likeliest, AsInt64(labels)), DType::kFloat32);
 }
 
 Output TopKAccuracy(Operand logits, Operand labels, int64_t k) {
@@ -69,6 +81,7 @@ Output TopKAccuracy(Operand logits, Operand labels, int64_t k) {
 }
 
 Output AbsoluteError(Operand predictions, Operand targets) {
+  CheckTargets("AbsoluteError", predictions, targets);
   LocationScope location(predictions.graph(), predictions.location());
   NameScope names(predictions.graph(), "absolute_error");
   const Output error = Abs(predictions - targets);

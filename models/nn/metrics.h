@@ -63,7 +63,8 @@ Output Accuracy(Operand logits, Operand labels);
 // float32 [n]: 1 where fewer than k classes are rated higher than the label.
 Output TopKAccuracy(Operand logits, Operand labels, int64_t k);
 
-// [n]: |prediction - target|, averaged over the other dimensions.
+// [n]: |prediction - target|, averaged over the other dimensions; of
+// CheckTargets' shapes.
 Output AbsoluteError(Operand predictions, Operand targets);
 
 // --- Metrics with a state ----------------------------------------------------

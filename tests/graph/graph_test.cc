@@ -360,6 +360,40 @@ TEST_CASE("uses are replaced, nodes removed") {
   CHECK(graph.version() > before);
 }
 
+TEST_CASE("every change of a node counts in the graph's version") {
+  Graph graph;
+  const Output x = Input(graph, {2});
+  Node& y = Neg(x).node();
+  Node& other = Abs(x).node();
+  uint64_t before = graph.version();
+  const auto counts = [&] {
+    return std::exchange(before, graph.version()) < graph.version();
+  };
+  CHECK_FALSE(counts());
+  y.set_input(0, other.output(0));
+  CHECK(counts());
+  y.set_inputs({x});
+  CHECK(counts());
+  y.set_attr("axis", int64_t{1});
+  CHECK(counts());
+  y.set_device("/cpu:1");
+  CHECK(counts());
+  y.set_origin("elsewhere");
+  CHECK(counts());
+  y.set_location("model.cc:1");
+  CHECK(counts());
+  y.set_output_types({{DType::kFloat64, {3}}});
+  CHECK(counts());
+  y.AddControlInput(&other);
+  CHECK(counts());
+  y.AddControlInput(&other);  // is one already
+  CHECK_FALSE(counts());
+  y.set_control_inputs({});
+  CHECK(counts());
+  y.Become(OpTable::Global().Get("Exp"), {}, {x});
+  CHECK(counts());
+}
+
 TEST_CASE("the topological order is stable") {
   Graph graph;
   const Output a = Input(graph, {2});

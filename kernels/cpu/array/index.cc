@@ -177,10 +177,8 @@ KernelPtr ScatterAddKernel(const GatherShape& plan) {
       for (int64_t j = 0; j < plan.count; ++j, update += plan.inner) {
         if (index[j] < low || index[j] >= high) continue;
         T* target = base + index[j] * plan.inner;
-        using C = ComputeType<T>;
         for (int64_t i = 0; i < plan.inner; ++i) {
-          target[i] = T(static_cast<C>(static_cast<C>(target[i]) +
-                                       static_cast<C>(update[i])));
+          target[i] = static_cast<T>(target[i] + update[i]);
         }
       }
     };
@@ -195,7 +193,7 @@ KernelPtr ScatterAddKernel(const GatherShape& plan) {
 Result<KernelPtr> MakeScatterAdd(const KernelSpec& spec) {
   const GatherShape plan =
       GatherShapeOf(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape);
-  return DispatchDType(
+  return DispatchAmong<float, double, int8_t, uint8_t, int32_t, int64_t>(
       spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
         return DispatchIndex(spec.inputs[1].dtype,
                              [&]<typename I>(TypeTag<I>) -> Result<KernelPtr> {
@@ -211,8 +209,10 @@ void RegisterIndexKernels(KernelTable& table) {
   table.Register({.op = "TopK", .dtypes = kNumeric, .make = MakeTopK});
   table.Register({.op = "InTopK", .dtypes = kFloating, .make = MakeInTopK});
   table.Register({.op = "Gather", .make = MakeGather});
-  table.Register(
-      {.op = "ScatterAdd", .dtypes = kNumeric, .make = MakeScatterAdd});
+  // Halves would be rounded with every addition: widen.cc has them.
+  table.Register({.op = "ScatterAdd",
+                  .dtypes = kFloatDouble | kIntegral,
+                  .make = MakeScatterAdd});
 }
 
 }  // namespace sluice::cpu

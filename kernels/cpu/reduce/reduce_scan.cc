@@ -30,24 +30,26 @@ KernelPtr MakeCumSumOf(const KernelSpec& spec) {
   });
 }
 
-// Products of the elements before, then times those after.
+// Products of the elements before, then times those after. The former wait in
+// the workspace as they are: in T one that is large or small would be lost.
 template <typename T>
 KernelPtr MakeProdGradOf(const KernelSpec& spec) {
   using C = ComputeType<T>;
   const AxisForm form = AxisFormOf(spec, 1);
-  return KernelOf([=](const KernelContext& c) {
+  const auto run = [=](const KernelContext& c) {
     ForEachColumnBlock(
         form, [&](int64_t outer, int64_t column, int64_t columns) {
           const int64_t first = outer * form.n * form.inner + column;
           const T* x = c.input<T>(1) + first;
           T* y = c.output<T>(0) + first;
+          double* before = static_cast<double*>(c.workspace()) + first;
           const T* dy = c.input<T>(0) + outer * form.inner + column;
           double products[kColumnBlock];
           std::fill_n(products, columns, 1.0);
           for (int64_t i = 0; i < form.n; ++i) {
             const int64_t row = i * form.inner;
             for (int64_t j = 0; j < columns; ++j) {
-              y[row + j] = T(static_cast<C>(products[j]));
+              before[row + j] = products[j];
               products[j] *= static_cast<double>(C(x[row + j]));
             }
           }
@@ -57,13 +59,13 @@ KernelPtr MakeProdGradOf(const KernelSpec& spec) {
           for (int64_t i = form.n; i-- > 0;) {
             const int64_t row = i * form.inner;
             for (int64_t j = 0; j < columns; ++j) {
-              const double before = static_cast<double>(C(y[row + j]));
-              y[row + j] = T(static_cast<C>(before * products[j]));
+              y[row + j] = T(static_cast<C>(before[row + j] * products[j]));
               products[j] *= static_cast<double>(C(x[row + j]));
             }
           }
         });
-  });
+  };
+  return KernelOf(run, spec.inputs[1].shape.elements() * sizeof(double));
 }
 
 // sign 1: the largest; -1: the smallest.

@@ -346,6 +346,9 @@ TEST_CASE("Pad, Tile and Reverse") {
   CHECK(Complaint([&] { Pad(x, {1, 1, -1, 1}); }) != "");
   CHECK(Complaint([&] { Tile(x, {0, 1}); }) != "");
   CHECK(Complaint([&] { Reverse(x, {2}); }) != "");
+  CHECK(Complaint([&] {
+          Reverse(x, {0, 0});
+        }).find("axis 0 is given twice") != std::string::npos);
 }
 
 // All these ops are linear, so a gradient is right when <dy, f(x)> =

@@ -49,8 +49,9 @@ Result<KernelPtr> MakeProdGrad(const KernelSpec& spec) {
       [shape = AxisFormOf(spec, 1),
        launch = FindProdGrad(spec.inputs[0].dtype)](const KernelContext& c) {
         return launch(c.input<void>(0), c.input<void>(1), c.output<void>(0),
-                      shape, StreamOf(c));
-      });
+                      static_cast<double*>(c.workspace()), shape, StreamOf(c));
+      },
+      spec.inputs[1].shape.elements() * sizeof(double));
 }
 
 template <bool least>

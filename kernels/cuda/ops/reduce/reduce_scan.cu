@@ -123,31 +123,31 @@ Status LaunchCumSum(const void* x, void* y, const CumSumForm& form,
 // Products of the elements before, then times those after; no division, since
 // elements may be 0.
 template <typename T>
-__global__ void ProdGradKernel(const T* dy, const T* x, T* y, AxisForm shape) {
+__global__ void ProdGradKernel(const T* dy, const T* x, T* y, double* before,
+                               AxisForm shape) {
   using C = ComputeOf<T>;
   ForLines(shape, [&](int64_t line, int64_t first) {
     double product = 1;
     for (int64_t i = 0; i < shape.n; ++i) {
       const int64_t at = first + i * shape.inner;
-      y[at] = T(static_cast<C>(product));
+      before[at] = product;
       product *= static_cast<double>(static_cast<C>(x[at]));
     }
     product = static_cast<double>(static_cast<C>(dy[line]));
     for (int64_t i = shape.n; i-- > 0;) {
       const int64_t at = first + i * shape.inner;
-      const double before = static_cast<double>(static_cast<C>(y[at]));
-      y[at] = T(static_cast<C>(before * product));
+      y[at] = T(static_cast<C>(before[at] * product));
       product *= static_cast<double>(static_cast<C>(x[at]));
     }
   });
 }
 
 template <typename T>
-Status LaunchProdGrad(const void* dy, const void* x, void* y,
+Status LaunchProdGrad(const void* dy, const void* x, void* y, double* before,
                       const AxisForm& shape, cudaStream_t stream) {
   return Launch("ProdGrad", GridFor(shape.outer * shape.inner), stream,
                 ProdGradKernel<T>, static_cast<const T*>(dy),
-                static_cast<const T*>(x), static_cast<T*>(y), shape);
+                static_cast<const T*>(x), static_cast<T*>(y), before, shape);
 }
 
 // --- ArgMax, ArgMin ----------------------------------------------------------

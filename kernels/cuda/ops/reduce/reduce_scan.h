@@ -25,9 +25,11 @@ using CumSumLauncher = Status (*)(const void* x, void* y,
 CumSumLauncher FindCumSum(DType dtype);
 
 // y = dy times the product of the other elements of x's line, for a dy of
-// [outer, inner]; floating dtypes.
+// [outer, inner]; floating dtypes. `before` has room for a double for each
+// element: in y's dtype products on the way might be lost.
 using ProdGradLauncher = Status (*)(const void* dy, const void* x, void* y,
-                                    const AxisForm& shape, cudaStream_t stream);
+                                    double* before, const AxisForm& shape,
+                                    cudaStream_t stream);
 ProdGradLauncher FindProdGrad(DType dtype);
 
 // Where the largest or least of each line is, the first NaN if there is one, of

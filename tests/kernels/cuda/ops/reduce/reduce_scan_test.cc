@@ -76,16 +76,46 @@ TEST_CASE("gradients of products, zeros among the factors") {
       attrs.Set("axis", int64_t{1});
       const Tensor wanted =
           CpuResults("ProdGrad", attrs, {dy, x}, {{dtype, x.shape()}}).front();
-      const Tensor got = InEveryOrder([&] {
-                           const DeviceBuffer in(x), grad(dy), out(x.bytes());
-                           CHECK(FindProdGrad(dtype)(grad.get(), in.get(),
-                                                     out.get(), shape, nullptr)
-                                     .ok());
-                           return std::vector{out.Read(dtype, x.shape())};
-                         }).front();
+      const Tensor got =
+          InEveryOrder([&] {
+            const DeviceBuffer in(x), grad(dy), out(x.bytes());
+            const DeviceBuffer before(x.elements() * 8);
+            CHECK(FindProdGrad(dtype)(grad.get(), in.get(), out.get(),
+                                      before.as<double>(), shape, nullptr)
+                      .ok());
+            return std::vector{out.Read(dtype, x.shape())};
+          }).front();
       const std::string difference = Difference(got, wanted, 2);
       CHECK_MESSAGE(difference.empty(), difference);
     }
+  }
+}
+
+TEST_CASE("gradients of products whose first factors leave the range") {
+  struct Case {
+    DType dtype;
+    std::vector<double> x;
+    int at;
+    double wanted;
+  };
+  for (const Case& c :
+       {Case{DType::kFloat32, {1e30, 1e30, 2, 1e-30, 1e-20}, 2, 1e10},
+        Case{DType::kFloat32, {1e-30, 1e-30, 2, 1e30, 1e20}, 2, 1e-10},
+        Case{DType::kBFloat16, {1e30, 1e30, 2, 1e-30, 1e-20}, 2, 1e10},
+        Case{DType::kFloat16, {300, 300, 2, 0.01}, 2, 900}}) {
+    const auto n = static_cast<int64_t>(c.x.size());
+    const Tensor x = Tensor::Vector<double>(c.x).Cast(c.dtype);
+    KernelSpec spec{.op = "ProdGrad", .attrs = {{"axis", int64_t{0}}}};
+    spec.inputs = {{c.dtype, {1}}, {c.dtype, {n}}};
+    spec.outputs = {{c.dtype, {n}}};
+    KernelTable table;
+    RegisterReduceKernels(table);
+    const KernelDef* def = table.Find(spec, DeviceType::kCuda).ValueOrThrow();
+    const Tensor dx =
+        testing::RunKernel(*def, spec, {Tensor::Full(c.dtype, {1}, 1), x})
+            .front();
+    CHECK(dx.At(c.at) == doctest::Approx(c.wanted).epsilon(
+                             c.dtype == DType::kBFloat16 ? 0.03 : 1e-3));
   }
 }
 
