@@ -101,6 +101,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
       sharing.in_leaves() ? sharing.leaves() : job.sharing();
   if (line.job.batch_size_per_worker > 0) {
     line.run.batch_size = workers * line.job.batch_size_per_worker;
+    line.training.batch_by_workers = virtual_workers == 0;
   }
   line.run.sync_batch_norm =
       line.job.sync_batch_norm && (workers > 1 || elastic);

@@ -120,12 +120,21 @@ int ReportInterrupt(const CommandLine& line, const std::string& reason,
   return code;
 }
 
+// By what --learning-rate takes, which --scale-learning-rate multiplies.
+RateCurve Given(RateCurve curve, double scale) {
+  for (double& rate : curve.rates) rate /= scale;
+  if (curve.suggested) *curve.suggested /= scale;
+  return curve;
+}
+
 // Raises the learning rate and says where the loss fell fastest.
 int SearchRate(const TrainerSpec& spec, const CommandLine& line) {
   const std::string& path = *line.find_rate;
   CheckPage("--find-rate", path);
-  const RateCurve curve = FindRate(spec, line.run, line.training,
-                                   {.batches = line.optimizing.accumulate});
+  const RateCurve curve =
+      Given(FindRate(spec, line.run, line.training,
+                     {.batches = line.optimizing.accumulate}),
+            line.optimizing.rate_scale);
   if (InterruptSignal() != 0) return 128 + InterruptSignal();
   if (line.json) {
     Json result = {{"event", "find_rate"},

@@ -76,52 +76,56 @@ GradientHook ClipByValue(double limit) {
 
 GradientHook WeightDecay(double rate, NamePredicate exclude) {
   Require(rate >= 0, "WeightDecay", rate, "a rate that is not negative");
-  return
-      [rate, skips = std::move(exclude)](
-          MinimizeContext& context, std::vector<GradientAndVariable>& pairs) {
-        NameScope names(context.graph, "weight_decay");
-        for (auto& pair : pairs) {
-          if (skips && skips(pair.variable.name())) continue;
-          pair.gradient = pair.gradient + rate * pair.variable;
-        }
-      };
+  return DecayHook{rate, std::move(exclude)};
 }
 
 GradientHook Accumulate(int64_t n) {
   Require(n >= 1, "Accumulate", static_cast<double>(n), "a positive number");
-  return [=](MinimizeContext& context,
-             std::vector<GradientAndVariable>& pairs) {
-    if (n == 1) return;
-    if (context.condition.valid()) {
-      throw Error(Code::kInvalidArgument,
-                  "Accumulate: another gradient hook decides already when to "
-                  "update; use one of them");
-    }
-    NameScope names(context.graph, "accumulate");
-    const Output run = context.global_step + 1;
-    context.condition = Equal(Mod(run, n), 0);
-    context.update_number = FloorDiv(run, n);
-    for (auto& pair : pairs) {
-      const Output& variable = pair.variable;
-      DeviceScope device(context.graph, variable.node().device());
-      Output sum;
-      {
-        NameScope of_variable(Scope(context.graph, variable.name()));
-        sum = context.graph.Variable("gradient_sum",
-                                     Zeros(variable.shape(), variable.dtype()),
-                                     BesideOptions(variable));
-      }
-      Output total = sum + pair.gradient;
-      if (context.finite.valid()) total = Select(context.finite, total, sum);
-      context.operations.push_back(
-          Assign(sum, Select(context.condition, ZerosLike(total), total)));
-      pair.gradient = total / static_cast<double>(n);
-    }
-    context.finite = Output();
-  };
+  return AccumulateHook{n};
 }
 
 }  // namespace gradients
+
+void DecayHook::operator()(MinimizeContext& context,
+                           std::vector<GradientAndVariable>& pairs) const {
+  NameScope names(context.graph, "weight_decay");
+  for (auto& pair : pairs) {
+    const double of_it = Of(pair.variable);
+    if (of_it == 0) continue;
+    pair.gradient = pair.gradient + of_it * pair.variable;
+  }
+}
+
+void AccumulateHook::operator()(MinimizeContext& context,
+                                std::vector<GradientAndVariable>& pairs) const {
+  if (n == 1) return;
+  if (context.condition.valid()) {
+    throw Error(Code::kInvalidArgument,
+                "Accumulate: another gradient hook decides already when to "
+                "update; use one of them");
+  }
+  NameScope names(context.graph, "accumulate");
+  const Output run = context.global_step + 1;
+  context.condition = Equal(Mod(run, n), 0);
+  context.update_number = FloorDiv(run, n);
+  for (auto& pair : pairs) {
+    const Output& variable = pair.variable;
+    DeviceScope device(context.graph, variable.node().device());
+    Output sum;
+    {
+      NameScope of_variable(Scope(context.graph, variable.name()));
+      sum = context.graph.Variable("gradient_sum",
+                                   Zeros(variable.shape(), variable.dtype()),
+                                   BesideOptions(variable));
+    }
+    Output total = sum + pair.gradient;
+    if (context.finite.valid()) total = Select(context.finite, total, sum);
+    context.operations.push_back(
+        Assign(sum, Select(context.condition, ZerosLike(total), total)));
+    pair.gradient = total / static_cast<double>(n);
+  }
+  context.finite = Output();
+}
 
 bool IsAccumulatedGradient(std::string_view name) {
   return name.ends_with("/gradient_sum");

@@ -66,6 +66,26 @@ using NamePredicate = std::function<bool(const std::string& name)>;
 // "scale" or "offset".
 bool IsBiasOrNorm(const std::string& name);
 
+// What weights decay by. As a hook, which Minimize knows by this type, it adds
+// rate * variable to the gradient.
+struct DecayHook {
+  double rate = 0;
+  NamePredicate exclude = nullptr;  // null: none
+  // 0 for those that are excluded.
+  double Of(const Output& variable) const {
+    return exclude && exclude(variable.name()) ? 0 : rate;
+  }
+  void operator()(MinimizeContext& context,
+                  std::vector<GradientAndVariable>& pairs) const;
+};
+
+// Collects gradients of n runs, of which Minimize knows by this type.
+struct AccumulateHook {
+  int64_t n = 1;
+  void operator()(MinimizeContext& context,
+                  std::vector<GradientAndVariable>& pairs) const;
+};
+
 namespace gradients {
 
 // These three are SlicesHooks.
@@ -78,11 +98,14 @@ GradientHook ClipByNorm(double max_norm);
 // Each element limited to [-limit, limit].
 GradientHook ClipByValue(double limit);
 
-// Adds rate * variable to the gradient, as a loss term rate / 2 * variable^2
-// would. (optimizers::AdamW decays apart from the gradient instead.)
+// A DecayHook: adds rate * variable to the gradient, as a loss term
+// rate / 2 * variable^2 would, but behind all other hooks, whatever the order:
+// what is clipped is the gradient of the loss alone, as in PyTorch. Optimizers
+// with a decay of their own, apart from the gradient (AdamW, Lars, Lamb), decay
+// by this rate in place of theirs, and the gradient has none.
 GradientHook WeightDecay(double rate, NamePredicate exclude = IsBiasOrNorm);
 
-// Collects the mean gradient of n runs, in variables
+// An AccumulateHook: collects the mean gradient of n runs, in variables
 // "<variable>/gradient_sum"; every n-th run updates. The global step counts
 // runs. With loss scaling, a run that overflowed adds nothing.
 GradientHook Accumulate(int64_t n);

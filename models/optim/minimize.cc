@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -101,7 +102,8 @@ Operation BuildUpdate(const Output& condition, const UpdateRule& rule,
 }
 
 // Moves "<variable>/average" towards the variable, which `updated` has updated
-// where the context's condition holds.
+// where the context's condition holds. Until the second update it is the
+// variable: its first zeros are not to be evaluated.
 Operation MoveAverage(const MinimizeContext& context, const Output& variable,
                       const Operation& updated, double decay) {
   NameScope names(Scope(context.graph, variable.name()));
@@ -111,7 +113,8 @@ Operation MoveAverage(const MinimizeContext& context, const Output& variable,
   const Output number = Cast(context.update_number, DType::kFloat64);
   Output keep = Minimum((number - 1) / (number + 9), decay);
   if (context.condition.valid()) {
-    keep = Select(context.condition, keep, OnesLike(keep));
+    const Output kept = Select(context.condition, keep, OnesLike(keep));
+    keep = Select(LessEqual(number, 1), ZerosLike(keep), kept);
   }
   keep = Cast(keep, variable.dtype());
   ControlScope after(context.graph, {updated});
@@ -128,8 +131,29 @@ Output GlobalStep(Graph& graph) {
 
 Optimizer Optimizer::With(GradientHook hook) const {
   Optimizer more = *this;
-  more.hooks_.push_back(std::move(hook));
+  if (const auto* decay = hook.target<DecayHook>()) {
+    more.decays_.push_back(*decay);
+  } else {
+    more.hooks_.push_back(std::move(hook));
+  }
   return more;
+}
+
+int64_t Optimizer::accumulates() const {
+  int64_t runs = 1;
+  for (const GradientHook& hook : hooks_) {
+    const auto* of = hook.target<AccumulateHook>();
+    if (of != nullptr) runs = std::max(runs, of->n);
+  }
+  return runs;
+}
+
+double Optimizer::DecayOf(const Output& variable) const {
+  if (!rule_.decay) return 0;
+  if (decays_.empty()) return rule_.decay->Of(variable);
+  double rate = 0;
+  for (const DecayHook& decay : decays_) rate += decay.Of(variable);
+  return rate;
 }
 
 Optimizer Optimizer::WithLearningRate(LearningRate rate) const {
@@ -192,6 +216,7 @@ Optimizer Optimizer::WithAllReduce(AllReduceOptions options) const {
 Optimizer Optimizer::WithExtrasOf(const Optimizer& other) const {
   Optimizer more = *this;
   more.hooks_ = other.hooks_;
+  more.decays_ = other.decays_;
   more.rate_factors_ = other.rate_factors_;
   more.sparse_rows_ = other.sparse_rows_;
   more.average_decay_ = other.average_decay_;
@@ -210,8 +235,8 @@ std::vector<Output> Optimizer::Tables(
     const std::vector<Output>& variables) const {
   if (sparse_rows_.empty()) {
     const bool same = rule_.rows == UpdateRule::Rows::kAlways;
-    return same && hooks_.empty() && RowsTravel() ? variables
-                                                  : std::vector<Output>();
+    return same && !ChangesGradients() && RowsTravel() ? variables
+                                                       : std::vector<Output>();
   }
   const auto refuse = [&](std::string_view why) {
     throw Error(Code::kUnimplemented,
@@ -229,10 +254,12 @@ std::vector<Output> Optimizer::Tables(
                : "virtual workers and those of elastic jobs exchange whole "
                  "gradients alone");
   }
-  for (const GradientHook& hook : hooks_) {
-    if (hook.target<SlicesHook>() == nullptr) {
-      refuse("a gradient hook wants whole gradients (no SlicesHook)");
-    }
+  const bool slices =
+      std::all_of(hooks_.begin(), hooks_.end(), [](const GradientHook& hook) {
+        return hook.target<SlicesHook>() != nullptr;
+      });
+  if (!slices || DecaysGradients()) {
+    refuse("a gradient hook wants whole gradients (no SlicesHook)");
   }
   std::vector<std::string> names;
   for (const Output& variable : variables) names.push_back(variable.name());
@@ -302,7 +329,7 @@ Operation Optimizer::Minimize(Operand loss,
       ReduceRows(gradients, rows, all_reduce_->between);
     }
   }
-  if (scale || !hooks_.empty()) SumSlices(gradients);
+  if (scale || ChangesGradients()) SumSlices(gradients);
   if (scale) {
     const Output finite = scale->Unscale(pairs);
     for (const Operation& update : context.operations) {
@@ -324,6 +351,9 @@ Operation Optimizer::Minimize(Operand loss,
   }
   if (contributions) contributions->Finish();
   for (const GradientHook& hook : hooks_) hook(context, pairs);
+  if (DecaysGradients()) {
+    for (const DecayHook& decay : decays_) decay(context, pairs);
+  }
   if (context.finite.valid()) {
     context.condition = context.condition.valid()
                             ? LogicalAnd(context.condition, context.finite)
@@ -344,7 +374,8 @@ Operation Optimizer::Minimize(Operand loss,
         factor == factors.end() ? context.learning_rate
                                 : context.learning_rate * factor->second,
         context.update_number,
-        rows == gradients.rows.end() ? Output() : rows->second};
+        rows == gradients.rows.end() ? Output() : rows->second,
+        DecayOf(variable)};
     operations.push_back(BuildUpdate(context.condition, rule_, update));
     if (average_decay_) {
       operations.push_back(

@@ -98,18 +98,16 @@ Optimizer AdamW(LearningRate rate, const AdamWOptions& options) {
           {"adamw",
            {{"m"}, {"v"}},
            [options](const Update& u) {
-             const bool decays =
-                 !options.exclude || !options.exclude(u.variable.name());
-             return ApplyAdamW(
-                 u.variable, u.slots[0], u.slots[1], u.learning_rate, u.number,
-                 u.gradient,
-                 {.beta1 = options.beta1,
-                  .beta2 = options.beta2,
-                  .epsilon = options.epsilon,
-                  .weight_decay = decays ? options.weight_decay : 0},
-                 u.rows);
+             return ApplyAdamW(u.variable, u.slots[0], u.slots[1],
+                               u.learning_rate, u.number, u.gradient,
+                               {.beta1 = options.beta1,
+                                .beta2 = options.beta2,
+                                .epsilon = options.epsilon,
+                                .weight_decay = u.weight_decay},
+                               u.rows);
            },
-           UpdateRule::Rows::kOnWish}};
+           UpdateRule::Rows::kOnWish,
+           DecayHook{options.weight_decay, options.exclude}}};
 }
 
 Optimizer ByName(std::string_view name) {

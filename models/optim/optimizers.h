@@ -85,6 +85,7 @@ struct Update {
   Output number;         // int64 scalar, of this update, from 1
   // Valid where the gradient is of some rows of the variable (RowsGradient).
   Output rows = {};
+  double weight_decay = 0;  // where the rule decays (UpdateRule::decay)
 };
 
 // How an optimizer updates a variable.
@@ -108,6 +109,9 @@ struct UpdateRule {
     kAlways,  // the same as with zeros for the others, to the bit
   };
   Rows rows = Rows::kNever;
+  // Of a rule that has variables decay apart from their gradients: by how much
+  // where no gradients::WeightDecay says so.
+  std::optional<DecayHook> decay = {};
 };
 
 // An immutable value; holds no graph.
@@ -116,7 +120,8 @@ class Optimizer {
   Optimizer(LearningRate rate, UpdateRule rule)
       : rate_(std::move(rate)), rule_(std::move(rule)) {}
 
-  // The same with one hook more, which runs after the others.
+  // The same with one hook more, which runs after the others, but for
+  // gradients::WeightDecay, which come last.
   Optimizer With(GradientHook hook) const;
   Optimizer WithLearningRate(LearningRate rate) const;
   // The same with gradients that compute activations again rather than keep
@@ -162,7 +167,8 @@ class Optimizer {
   // value but for `between`.
   Optimizer WithAllReduce(AllReduceOptions options = {}) const;
   // The same with what `other` has by these: hooks, rate factors, sparse rows,
-  // averages, loss scaling, all-reduce.
+  // averages, loss scaling, all-reduce. A gradients::WeightDecay of it takes
+  // the place of a decay that the rule has.
   Optimizer WithExtrasOf(const Optimizer& other) const;
 
   // Builds gradients of the scalar `loss`, the hooks, the updates of
@@ -175,8 +181,16 @@ class Optimizer {
 
   const std::string& name() const { return rule_.name; }
   const LearningRate& learning_rate() const { return rate_; }
+  // How many runs' gradients make an update (gradients::Accumulate).
+  int64_t accumulates() const;
 
  private:
+  // Update::weight_decay.
+  double DecayOf(const Output& variable) const;
+  // Whether gradients::WeightDecay comes into gradients.
+  bool DecaysGradients() const { return !decays_.empty() && !rule_.decay; }
+  // Whether gradients are more than what differentiation finds.
+  bool ChangesGradients() const { return !hooks_.empty() || DecaysGradients(); }
   // Whether gradients of rows are reduced as such, where they are reduced.
   bool RowsTravel() const;
   // Those of `variables` whose gradients may be of rows.
@@ -185,6 +199,7 @@ class Optimizer {
   LearningRate rate_;
   UpdateRule rule_;
   std::vector<GradientHook> hooks_;
+  std::vector<DecayHook> decays_;  // after those
   std::vector<std::pair<std::string, double>> rate_factors_;
   std::vector<std::string> sparse_rows_;  // patterns
   GradientOptions gradients_;

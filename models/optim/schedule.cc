@@ -14,6 +14,8 @@ namespace {
 
 constexpr RootScalar kFactor = {"learning_rate_factor", DType::kFloat64,
                                 "what learning rates are multiplied by"};
+constexpr RootScalar kShift = {"learning_rate_shift", DType::kInt64,
+                               "what schedules are ahead by"};
 
 Output Float64(const Output& step, double value) {
   return step.graph().Constant(value, DType::kFloat64);
@@ -53,6 +55,10 @@ Output LearningRate::At(const Output& step) const {
 
 Output LearningRateFactor(const Graph& graph) {
   return FindRootScalar(graph, kFactor);
+}
+
+Output LearningRateShift(const Graph& graph) {
+  return FindRootScalar(graph, kShift);
 }
 
 namespace schedules {
@@ -143,10 +149,22 @@ LearningRate Plateau(const LearningRate& rate) {
           }};
 }
 
+LearningRate Shifted(const LearningRate& rate) {
+  return {
+      rate.description(), [rate](const Output& step) {
+        return rate.At64(step + FindOrMakeRootScalar(step.graph(), kShift,
+                                                     Zeros({}, DType::kInt64)));
+      }};
+}
+
 }  // namespace schedules
 
 bool IsLearningRateFactor(std::string_view name) {
   return name == kFactor.name;
+}
+
+bool IsLearningRateShift(std::string_view name) {
+  return name == kShift.name;
 }
 
 }  // namespace sluice

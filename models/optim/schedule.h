@@ -81,6 +81,9 @@ LearningRate Scaled(const LearningRate& rate, double factor);
 // Training goes on with the factor that it had reached, since that is a
 // variable; ReduceOnPlateau (models/train/hooks/plateau.h) lowers it.
 LearningRate Plateau(const LearningRate& rate);
+// rate at as many steps later as the graph's LearningRateShift says, which it
+// makes, 0 at first.
+LearningRate Shifted(const LearningRate& rate);
 
 }  // namespace schedules
 
@@ -89,6 +92,9 @@ LearningRate Plateau(const LearningRate& rate);
 // Error(kInvalidArgument) where something else has that name.
 Output LearningRateFactor(const Graph& graph);
 bool IsLearningRateFactor(std::string_view name);
+// The same of the int64 "learning_rate_shift" of schedules::Shifted.
+Output LearningRateShift(const Graph& graph);
+bool IsLearningRateShift(std::string_view name);
 
 }  // namespace sluice
 

@@ -64,14 +64,35 @@ int64_t NextEvaluation(const TrainingRun& run, int64_t step) {
   const double every =
       run.options().evaluate_every * run.context().steps_per_epoch;
   if (!(every > 0)) return run.total_steps();
-  const double passed = std::floor((static_cast<double>(step) + 0.5) / every);
-  const double wanted = (passed + 1) * every;
+  const double ahead = run.StepsAhead();
+  const double passed =
+      std::floor((static_cast<double>(step) + ahead + 0.5) / every);
+  const double wanted = (passed + 1) * every - ahead;
   if (wanted > static_cast<double>(run.total_steps() - 1)) {
     return run.total_steps();  // which is rounded up
   }
   const auto next =
       std::max(step + 1, static_cast<int64_t>(std::llround(wanted)));
   return std::min(next, run.total_steps());
+}
+
+// Updates are by so many batches each: whether there are as many, and what is
+// left over.
+void CheckUpdates(const TrainingRun& run) {
+  if (!run.knows_total_steps() || run.done()) return;
+  const int64_t batches = run.accumulates(), total = run.total_steps();
+  if (batches > total) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("an update is by the gradients of {} batches "
+                            "(--accumulate), and there are {} in all: nothing "
+                            "would be trained",
+                            batches, total));
+  }
+  if (total % batches == 0) return;
+  run.options().Note(
+      fmt::format("the last {} of {} batches will be in no update, which are "
+                  "by {} batches each (--accumulate)",
+                  total % batches, total, batches));
 }
 
 // What lies beside the checkpoints of a training and is of it alone: scalars,
@@ -266,6 +287,7 @@ TrainingResult Trainer::TrainOnce() {
   TrainingRun run(spec_, context, options_);
   Begin(run, saved);
   BeginTogether(run);
+  CheckUpdates(run);
   if (run.knows_total_steps() && run.context().steps_per_epoch < 1) {
     options_.Note(fmt::format(
         "there are {:g} examples to train on, fewer than the batch size, {}",

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/last_object.h"
 #include "tests/support/launched.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/newest_tensors.h"
@@ -163,6 +164,19 @@ TEST_CASE("mirrored: Ctrl-C saves, and a search tries the rates") {
                                             folder / "rates.html"})));
   CAPTURE(search.err);
   CHECK(search.code == 0);
+  // What it suggests is what --learning-rate takes.
+  const auto suggested = [&](const Flags& more) {
+    const Outcome found = RunMnist(OnMnist(
+        "train",
+        With(With(kTwo, {"--batch-size", "20", "--deterministic", "--json",
+                         "--find-rate", folder / "rates.html"}),
+             more)));
+    CAPTURE(found.err);
+    REQUIRE(found.code == 0);
+    return testing::LastObject(found.out)["suggested"].get<double>();
+  };
+  CHECK(suggested({"--scale-learning-rate", "linear"}) ==
+        doctest::Approx(suggested({}) / 2));
   const Outcome tried =
       RunMnist(OnMnist("train", With(kTwo, {"--fast-dev-run"})));
   CAPTURE(tried.err);

@@ -123,10 +123,13 @@ void Inference::LoadWeights(const std::string& path) {
 }
 
 void Inference::CopyVariables(
-    const Graph& graph, const std::function<Tensor(const Output&)>& read) {
+    const Graph& graph, bool trained,
+    const std::function<Tensor(const Output&)>& read) {
   for (const Output& variable : graph_.Variables()) {
     if (SpreadsRows(variable.node())) continue;  // it is the training's own
-    const Node* twin = graph.Find(variable.name() + "/average");
+    // Averages are zeros before the first step.
+    const Node* twin =
+        trained ? graph.Find(variable.name() + "/average") : nullptr;
     if (twin == nullptr) twin = graph.Find(variable.name());
     if (twin == nullptr) {
       throw Error(Code::kInvalidArgument,

@@ -88,9 +88,10 @@ class Inference {
   // The variables stay as they are, so that the model may be made faster
   // (Session::Freeze). Setting them is an error afterwards.
   void Freeze() { session_->Freeze(); }
-  // Copies them, or their averages where there are such, from the graph that
-  // trains the same model, whose variables `read` reads.
-  void CopyVariables(const Graph& graph,
+  // Copies them, or their averages where there are such and `trained`, whether
+  // a step was done, from the graph that trains the same model, whose variables
+  // `read` reads.
+  void CopyVariables(const Graph& graph, bool trained,
                      const std::function<Tensor(const Output&)>& read);
 
   // The whole set, the last batch as large as it is. nullopt when `watch` cut

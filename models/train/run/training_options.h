@@ -57,6 +57,10 @@ struct TrainingOptions {
   // those that there are, which is at most that (docs/distributed.md). 0: these
   // themselves, or mirrored devices.
   int64_t virtual_workers = 0;
+  // Whether the batch size goes by the number of workers
+  // (--batch-size-per-worker), so that a training which is resumed may have
+  // another: epochs and schedules then go by the examples that were trained on.
+  bool batch_by_workers = false;
   // In one process without parameter servers. They define the training, where
   // no virtual workers do, of which there are then at least as many.
   MirroredDevices mirrored;

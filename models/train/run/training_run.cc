@@ -31,6 +31,10 @@ Optimizer OptimizerFor(const TrainerSpec& spec, const RunContext& run,
   if (options.session.precision == Precision::kFloat16) {
     optimizer = optimizer.WithLossScaling();
   }
+  if (options.batch_by_workers) {
+    optimizer = optimizer.WithLearningRate(
+        schedules::Shifted(optimizer.learning_rate()));
+  }
   return options.recompute == Recompute::kNone
              ? optimizer
              : optimizer.WithRecompute(options.recompute);
@@ -217,6 +221,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   CheckFrozen(options_.freeze, model_variables_);
   Optimizer optimizer = OptimizerFor(spec, context_, options_);
   learning_rate_ = optimizer.learning_rate();
+  accumulates_ = optimizer.accumulates();
   const bool in_leaves = workers_.in_leaves();
   if (backed_ || (!apart_ && (workers_.several() || in_leaves))) {
     // Before the graphs are compared, which then differ for this reason.
@@ -382,9 +387,10 @@ void TrainingRun::Stop(const std::string& reason) {
 
 std::optional<Evaluation> TrainingRun::Evaluate(const StopToken* stop) {
   Finish();
-  inference_->CopyVariables(graph_, [&](const Output& variable) {
-    return scattered_->ReadForAll(*session_, variable);
-  });
+  inference_->CopyVariables(
+      graph_, /*trained=*/step_ > 0, [&](const Output& variable) {
+        return scattered_->ReadForAll(*session_, variable);
+      });
   std::optional<Evaluation> evaluation =
       inference_->Evaluate({.stop = stop, .reporter = options_.reporter});
   if (evaluation) evaluation->step = step_;

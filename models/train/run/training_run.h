@@ -32,6 +32,7 @@ class LeafSteps;
 class Observer;
 class ScatteredVariables;
 class ServedTables;
+struct TrainingTerms;
 
 // Where a state that was restored is from, if from no file.
 inline constexpr char kKeptInMemory[] = "what was kept in memory";
@@ -113,15 +114,21 @@ class TrainingRun {
   // its own speed.
   int64_t batch_size() const { return input_.batch_size() / steps_at_once(); }
   // Not where epochs end with the input.
-  int64_t total_steps() const { return context_.total_steps(); }
+  int64_t total_steps() const;
   bool knows_total_steps() const { return context_.knows_total_steps(); }
   // The epochs that have ended, where these end with the input; else with the
   // part of this one.
   double epoch() const {
-    return knows_total_steps()
-               ? static_cast<double>(step_) / context_.steps_per_epoch
-               : static_cast<double>(batches_[0].epoch());
+    return knows_total_steps() ? (static_cast<double>(step_) + StepsAhead()) /
+                                     context_.steps_per_epoch
+                               : static_cast<double>(batches_[0].epoch());
   }
+  // How many steps more it would have been with batches of batch_size() from
+  // the beginning, for as many examples; 0 but where batches were of another
+  // size before (TrainingOptions::batch_by_workers).
+  double StepsAhead() const;
+  // Optimizer::accumulates.
+  int64_t accumulates() const { return accumulates_; }
   // Whether all steps or epochs were done.
   bool done() const {
     return knows_total_steps() ? step_ >= total_steps()
@@ -300,6 +307,9 @@ class TrainingRun {
   void CountStep();
   void StepOrNothing(bool measure);
   std::string Position() const;
+  TrainingTerms Terms() const;
+  // By what was trained on before: the learning rate's schedule.
+  void CountEpochsOn();
   void TrainOnLeaves(bool measure);
   void TrainWithBackups(bool measure);
   void Collect(BatchStep::Pending ended, int64_t step);
@@ -340,6 +350,9 @@ class TrainingRun {
   int64_t gathered_step_ = -1;  // of what that has gathered
 
   int64_t step_ = 0;
+  int64_t accumulates_ = 1;
+  // What was restored: steps, and the examples that these were of.
+  int64_t steps_before_ = 0, examples_before_ = 0;
   bool together_ = true;
   bool wants_meeting_ = false;
   bool sound_ = true;

@@ -2,13 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cmath>
 
 #include "models/optim/contributions.h"
 #include "models/optim/loss_scale.h"
 #include "models/train/run/scattered_variables.h"
 #include "models/train/run/served_tables.h"
 #include "models/train/run/training_run.h"
+#include "models/train/run/training_terms.h"
 
 namespace sluice {
 namespace {
@@ -35,31 +36,18 @@ void WithoutOptionalState(std::vector<Output>* variables,
   }
 }
 
-// How lists of classes differ.
-std::string Difference(const std::vector<std::string>& before,
-                       const std::vector<std::string>& now) {
-  if (before.size() != now.size()) {
-    return fmt::format("there were {}, now there are {}", before.size(),
-                       now.size());
-  }
-  const auto [was, is] =
-      std::mismatch(before.begin(), before.end(), now.begin());
-  return fmt::format("number {} was '{}', now it is '{}'", was - before.begin(),
-                     *was, *is);
+// Those that a checkpoint has: what schedules are ahead by comes from its
+// state.
+std::vector<Output> Saved(std::vector<Output> variables) {
+  variables = WithoutContributions(std::move(variables));
+  std::erase_if(variables, [](const Output& variable) {
+    return IsLearningRateShift(variable.name());
+  });
+  return variables;
 }
 
-// In a checkpoint's state: how many virtual workers there were.
-constexpr char kVirtualWorkers[] = "virtual_workers";
-
-// In that of a snapshot which has but a worker's own parts: whose.
+// In the state of a snapshot which has but a worker's own parts: whose.
 constexpr char kPartsOf[] = "parts_of";
-
-int64_t VirtualWorkersOf(const TrainingState& state) {
-  const auto found = state.extra.find(kVirtualWorkers);
-  return found == state.extra.end()
-             ? 0
-             : std::strtoll(found->second.c_str(), nullptr, 10);
-}
 
 }  // namespace
 
@@ -83,6 +71,23 @@ void TrainingRun::StepOrNothing(bool measure) {
   }
 }
 
+TrainingTerms TrainingRun::Terms() const {
+  return {.seed = context_.seed,
+          .class_names = class_names_,
+          .virtual_workers = options_.virtual_workers,
+          .accumulates = accumulates_,
+          .batch_size = batch_size(),
+          .batch_by_workers = options_.batch_by_workers};
+}
+
+// Where a number of steps was asked for, schedules are of these.
+void TrainingRun::CountEpochsOn() {
+  const Output shift = LearningRateShift(graph_);
+  if (!shift.valid() || !owns_variables() || !session_->CanRead(shift)) return;
+  const double ahead = context_.steps > 0 ? 0 : StepsAhead();
+  session_->Write(shift, Tensor::Scalar<int64_t>(std::llround(ahead)));
+}
+
 // After a step that failed: from before it.
 std::string TrainingRun::Position() const {
   return step_failed_ ? position_before_ : batches_[0].SavePosition();
@@ -99,21 +104,17 @@ void TrainingRun::RenewSnapshot() {
       beside ? std::make_shared<Checkpoint>() : snapshot_;
   TrainingState& state = renewed->state;
   state.step = 0;  // until it is whole
-  state.seed = context_.seed;
+  Terms().Save(examples_before_ + (step_ - steps_before_) * batch_size(),
+               &state);
   state.dataset_position = Position();
   state.schedule = learning_rate_.description();
   // For who looks at the file; Restore takes it from the variables.
   state.loss_scale = loss_scale().value_or(1);
   state.extra["program"] = spec_.name;
-  if (options_.virtual_workers > 0) {
-    state.extra[kVirtualWorkers] = fmt::format("{}", options_.virtual_workers);
-  }
   if (scattered_->any() && !workers_.leads()) {
     state.extra[kPartsOf] = workers_.Name(workers_.rank());
   }
-  state.class_names = class_names_;
-  ReadVariables(*session_,
-                WithoutContributions(tables_->Others(scattered_->others())),
+  ReadVariables(*session_, Saved(tables_->Others(scattered_->others())),
                 &renewed->tensors);
   const std::vector<NamedTensor> gathered = scattered_->Gathered(*session_);
   renewed->tensors.insert(renewed->tensors.end(), gathered.begin(),
@@ -182,31 +183,8 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
                           const std::string& source) {
   Finish();
   const TrainingState& state = checkpoint.state;
-  if (state.seed != context_.seed) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("'{}' was trained with seed {}, now it is {}; go "
-                            "on with --seed {}, or begin anew with --restart",
-                            source, state.seed, context_.seed, state.seed));
-  }
-  if (!state.class_names.empty() && state.class_names != class_names_) {
-    throw Error(
-        Code::kInvalidArgument,
-        fmt::format("'{}' was trained on other classes: {}; go on with "
-                    "the same data, or begin anew with --restart",
-                    source, Difference(state.class_names, class_names_)));
-  }
-  if (const int64_t before = VirtualWorkersOf(state);
-      before != options_.virtual_workers && state.step > 0) {
-    const auto text = [](int64_t n) {
-      return n == 0 ? "none" : fmt::format("{}", n);
-    };
-    throw Error(
-        Code::kInvalidArgument,
-        fmt::format("'{}' was trained with {} virtual workers, now there are "
-                    "{}; go on with as many (--virtual-workers), or begin anew "
-                    "with --restart",
-                    source, text(before), text(options_.virtual_workers)));
-  }
+  const TrainingTerms terms = Terms();
+  terms.Check(checkpoint, source);
   // Which are of the same shape for another rank.
   if (const auto parts = state.extra.find(kPartsOf);
       parts != state.extra.end()) {
@@ -224,7 +202,7 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   std::vector<NamedTensor> tensors;
   Status fits;
   if (owns_variables()) {
-    variables = WithoutContributions(graph_.Variables());
+    variables = Saved(graph_.Variables());
     tensors = checkpoint.tensors;
     WithoutOptionalState(&variables, &tensors);
     variables = scattered_->Mine(std::move(variables));
@@ -253,7 +231,9 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   }
   batches_ = std::move(batches);
   step_failed_ = false;
-  step_ = state.step;
+  step_ = steps_before_ = state.step;
+  examples_before_ = terms.ExamplesOf(state);
+  CountEpochsOn();
   MarkWritten();
   snapshot_is_old_ = &checkpoint != snapshot_.get();
   if (resumed_from_.empty()) resumed_from_ = source;

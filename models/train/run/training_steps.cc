@@ -1,4 +1,5 @@
 // The steps of a training in progress.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -33,6 +34,21 @@ void Timed(double* seconds, const std::function<void()>& fn) {
 }
 
 }  // namespace
+
+int64_t TrainingRun::total_steps() const {
+  const int64_t total = context_.total_steps();
+  const double ahead = StepsAhead();
+  if (context_.steps > 0 || ahead == 0) return total;
+  const double left = context_.epochs * context_.steps_per_epoch - ahead - 1e-6;
+  return std::max(steps_before_, static_cast<int64_t>(std::ceil(left)));
+}
+
+double TrainingRun::StepsAhead() const {
+  if (input_.examples_per_epoch() < 0) return 0;
+  return static_cast<double>(examples_before_) /
+             static_cast<double>(batch_size()) -
+         static_cast<double>(steps_before_);
+}
 
 bool TrainingRun::Step(bool measure) {
   bool trained = false;

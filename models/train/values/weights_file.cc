@@ -15,6 +15,7 @@ namespace sluice {
 namespace {
 
 constexpr std::string_view kAverage = "/average";
+constexpr std::string_view kGlobalStep = "global_step";
 
 std::string PyTorchName(const Output& variable) {
   // Ours and PyTorch's last part, where they differ.
@@ -101,7 +102,7 @@ Spelling DropPrefixes(const std::vector<Output>& variables,
 // Whether a checkpoint has such a tensor beside the model's variables.
 bool IsTrainingState(std::string_view name, const Names& variables) {
   const size_t slash = name.rfind('/');
-  return name == "global_step" || IsLossScaleState(name) ||
+  return name == kGlobalStep || IsLossScaleState(name) ||
          IsLearningRateFactor(name) ||
          (slash != std::string_view::npos &&
           variables.contains(name.substr(0, slash)));
@@ -114,9 +115,22 @@ WeightLayout PyTorchLayout() {
 }
 
 std::vector<NamedTensor> PreferAverages(std::vector<NamedTensor> tensors) {
+  const auto is_average = [](const NamedTensor& tensor) {
+    return tensor.name.ends_with(kAverage);
+  };
+  const bool untrained = std::any_of(
+      tensors.begin(), tensors.end(), [](const NamedTensor& tensor) {
+        return tensor.name.ends_with(kGlobalStep) &&
+               tensor.tensor.dtype() == DType::kInt64 &&
+               tensor.tensor.elements() == 1 && tensor.tensor.IntAt(0) == 0;
+      });
+  if (untrained) {
+    std::erase_if(tensors, is_average);
+    return tensors;
+  }
   Names averaged;
   for (const NamedTensor& tensor : tensors) {
-    if (!tensor.name.ends_with(kAverage)) continue;
+    if (!is_average(tensor)) continue;
     averaged.insert(
         tensor.name.substr(0, tensor.name.size() - kAverage.size()));
   }
@@ -124,7 +138,7 @@ std::vector<NamedTensor> PreferAverages(std::vector<NamedTensor> tensors) {
     return averaged.contains(tensor.name);
   });
   for (NamedTensor& tensor : tensors) {
-    if (!tensor.name.ends_with(kAverage)) continue;
+    if (!is_average(tensor)) continue;
     tensor.name.resize(tensor.name.size() - kAverage.size());
   }
   return tensors;

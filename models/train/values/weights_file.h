@@ -63,7 +63,8 @@ Result<std::vector<NamedTensor>> ReadWeightTensors(const std::string& path);
 WeightLayout PyTorchLayout();
 
 // The tensors of a checkpoint with "<variable>/average" in place of
-// "<variable>", where there is one (Optimizer::WithAverages).
+// "<variable>", where there is one (Optimizer::WithAverages) and a step was
+// done: before the first they are zeros, and are left out.
 std::vector<NamedTensor> PreferAverages(std::vector<NamedTensor> tensors);
 
 }  // namespace sluice

@@ -59,8 +59,10 @@ struct Line {
 };
 
 // Ten steps of a matrix, a bias, zeros and what has no gradient, in `dtype`;
-// the sum of all differences from the formulas.
-void CheckSteps(bool lars, DType dtype, bool nesterov, double tolerance) {
+// the sum of all differences from the formulas. `hooked`: the decay is that of
+// gradients::WeightDecay.
+void CheckSteps(bool lars, DType dtype, bool nesterov, bool hooked,
+                double tolerance) {
   const std::vector<std::string> names = {"fc/w", "fc/bias", "zeros", "still"};
   std::mt19937 random(lars ? 1 : 2);
   std::normal_distribution<double> normal;
@@ -84,8 +86,17 @@ void CheckSteps(bool lars, DType dtype, bool nesterov, double tolerance) {
       .weight_decay = 0.01, .trust = 0.02, .nesterov = nesterov};
   const optimizers::LambOptions of_lamb = {.weight_decay = 0.1};
   constexpr double kRate = 0.5;
-  const Optimizer optimizer = lars ? optimizers::Lars(kRate, of_lars)
-                                   : optimizers::Lamb(kRate, of_lamb);
+  Optimizer optimizer = lars ? optimizers::Lars(kRate, of_lars)
+                             : optimizers::Lamb(kRate, of_lamb);
+  if (hooked) {
+    optimizers::LarsOptions lars_with_another = of_lars;
+    optimizers::LambOptions lamb_with_another = of_lamb;
+    lars_with_another.weight_decay = lamb_with_another.weight_decay = 0.5;
+    optimizer = lars ? optimizers::Lars(kRate, lars_with_another)
+                     : optimizers::Lamb(kRate, lamb_with_another);
+    optimizer = optimizer.With(gradients::WeightDecay(
+        lars ? of_lars.weight_decay : of_lamb.weight_decay));
+  }
   Graph graph;
   std::vector<Output> variables, feeds, terms;
   std::vector<Line> lines;
@@ -132,14 +143,18 @@ void CheckSteps(bool lars, DType dtype, bool nesterov, double tolerance) {
 
 TEST_CASE("LARS is its formula") {
   for (const bool nesterov : {false, true}) {
-    CheckSteps(true, DType::kFloat64, nesterov, 1e-9);
-    CheckSteps(true, DType::kFloat32, nesterov, 2e-5);
+    for (const bool hooked : {false, true}) {
+      CheckSteps(true, DType::kFloat64, nesterov, hooked, 1e-9);
+      CheckSteps(true, DType::kFloat32, nesterov, hooked, 2e-5);
+    }
   }
 }
 
 TEST_CASE("LAMB is its formula") {
-  CheckSteps(false, DType::kFloat64, false, 1e-9);
-  CheckSteps(false, DType::kFloat32, false, 1e-4);
+  for (const bool hooked : {false, true}) {
+    CheckSteps(false, DType::kFloat64, false, hooked, 1e-9);
+    CheckSteps(false, DType::kFloat32, false, hooked, 1e-4);
+  }
 }
 
 // Nor does what is computed while gradients are collected, before the first

@@ -86,6 +86,21 @@ TEST_CASE("a step that overflows changes nothing but the scale") {
   }
 }
 
+TEST_CASE("averages are the variables while all steps overflow") {
+  for (const int64_t accumulate : {1, 2}) {
+    CAPTURE(accumulate);
+    Line line(optimizers::Sgd(0.5)
+                  .With(gradients::Accumulate(accumulate))
+                  .WithAverages(0.9)
+                  .WithLossScaling());
+    for (int run = 1; run < 2 * accumulate; ++run) {
+      line.Step(1, kHuge);
+      CHECK(line.At("w/average") == line.At("w"));
+    }
+    CHECK(line.At("w/average") == 1);
+  }
+}
+
 TEST_CASE("NaN in the forward pass does not reach running statistics") {
   Line line(optimizers::Sgd(0.5).WithLossScaling());
   line.Step(1, 2);

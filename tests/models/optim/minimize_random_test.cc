@@ -30,9 +30,10 @@ using Numbers = std::vector<double>;
 // One variable with what is kept of it.
 struct Parameter {
   Numbers value, a, b, average, collected;
-  double rate = 1;     // times the learning rate
-  bool lazy = false;   // only rows that were read are updated
-  bool decays = true;  // not a bias
+  double rate = 1;       // times the learning rate
+  bool lazy = false;     // only rows that were read are updated
+  bool decays = true;    // not a bias
+  double decay = 0.125;  // of those that do, where the rule has one
 };
 using Parameters = std::map<std::string, Parameter>;
 using ByName = std::map<std::string, Numbers>;
@@ -60,11 +61,12 @@ struct Kind {
 
 Rule ByElement(
     const std::function<void(double& p, double g, double& a, double& b,
-                             double rate, double number, bool decays)>& fn) {
+                             double rate, double number, double decay)>& fn) {
   return [fn](Parameter& p, const Numbers& g, double rate, double number,
               const std::vector<size_t>& at) {
     for (const size_t i : at) {
-      fn(p.value[i], g[i], p.a[i], p.b[i], rate, number, p.decays);
+      fn(p.value[i], g[i], p.a[i], p.b[i], rate, number,
+         p.decays ? p.decay : 0);
     }
   };
 }
@@ -82,14 +84,14 @@ Kind RandomKind(const LearningRate& schedule, std::mt19937& random) {
     case 0:
       return {optimizers::Sgd(schedule),
               ByElement([](double& p, double g, double&, double&, double rate,
-                           double, bool) { p -= rate * g; })};
+                           double, double) { p -= rate * g; })};
     case 1:
     case 2: {
       const bool nesterov = random() % 2 == 0;
       return {nesterov ? optimizers::Nesterov(schedule, 0.75)
                        : optimizers::Momentum(schedule, 0.75),
               ByElement([=](double& p, double g, double& a, double&,
-                            double rate, double, bool) {
+                            double rate, double, double) {
                 a = 0.75 * a + g;
                 p -= rate * (nesterov ? g + 0.75 * a : a);
               })};
@@ -100,7 +102,7 @@ Kind RandomKind(const LearningRate& schedule, std::mt19937& random) {
           optimizers::RmsProp(
               schedule, {.decay = 0.75, .momentum = momentum, .epsilon = 0.1}),
           ByElement([=](double& p, double g, double& a, double& b, double rate,
-                        double, bool) {
+                        double, double) {
             a = 0.75 * a + 0.25 * g * g;
             b = momentum * b + g / (std::sqrt(a) + 0.1);
             p -= rate * b;
@@ -110,7 +112,7 @@ Kind RandomKind(const LearningRate& schedule, std::mt19937& random) {
       return {optimizers::Adagrad(
                   schedule, {.initial_accumulator = 0.25, .epsilon = 0.1}),
               ByElement([](double& p, double g, double& a, double&, double rate,
-                           double, bool) {
+                           double, double) {
                 a += g * g;
                 p -= rate * g / (std::sqrt(a) + 0.1);
               })};
@@ -118,7 +120,7 @@ Kind RandomKind(const LearningRate& schedule, std::mt19937& random) {
       return {optimizers::Adam(schedule,
                                {.beta1 = 0.75, .beta2 = 0.875, .epsilon = 0.1}),
               ByElement([](double& p, double g, double& a, double& b,
-                           double rate, double number, bool) {
+                           double rate, double number, double) {
                 double step = 0;
                 AdamStep(g, a, b, number, 0.1, &step);
                 p -= rate * step;
@@ -129,8 +131,8 @@ Kind RandomKind(const LearningRate& schedule, std::mt19937& random) {
                                            .beta2 = 0.875,
                                            .epsilon = 0.1}),
               ByElement([](double& p, double g, double& a, double& b,
-                           double rate, double number, bool decays) {
-                if (decays) p -= rate * 0.125 * p;
+                           double rate, double number, double decay) {
+                p -= rate * decay * p;
                 double step = 0;
                 AdamStep(g, a, b, number, 0.1, &step);
                 p -= rate * step;
@@ -143,9 +145,9 @@ Kind RandomKind(const LearningRate& schedule, std::mt19937& random) {
         if (p.decays) {
           const double w = Norm(p.value), of_g = Norm(g);
           const double ratio =
-              w > 0 && of_g > 0 ? 0.5 * w / (of_g + 0.125 * w + 1e-8) : 1;
+              w > 0 && of_g > 0 ? 0.5 * w / (of_g + p.decay * w + 1e-8) : 1;
           for (size_t i = 0; i < g.size(); ++i) {
-            g[i] = ratio * (g[i] + 0.125 * p.value[i]);
+            g[i] = ratio * (g[i] + p.decay * p.value[i]);
           }
         }
         for (size_t i = 0; i < g.size(); ++i) {
@@ -165,7 +167,7 @@ Kind RandomKind(const LearningRate& schedule, std::mt19937& random) {
         Numbers step(g.size());
         for (size_t i = 0; i < g.size(); ++i) {
           AdamStep(g[i], p.a[i], p.b[i], number, 0.1, &step[i]);
-          if (p.decays) step[i] += 0.125 * p.value[i];
+          if (p.decays) step[i] += p.decay * p.value[i];
         }
         const double w = Norm(p.value), s = Norm(step);
         const double ratio = p.decays && w > 0 && s > 0 ? w / s : 1;
@@ -186,8 +188,10 @@ void ScaleBy(Numbers& x, double factor) {
   for (double& v : x) v *= factor;
 }
 
-// In a random order, each twice as often absent as there.
-std::vector<std::pair<GradientHook, Hook>> RandomHooks(std::mt19937& random) {
+// In a random order, each twice as often absent as there. `own`: the rule has a
+// decay of its own, which is then by what the hook says.
+std::vector<std::pair<GradientHook, Hook>> RandomHooks(std::mt19937& random,
+                                                       bool own) {
   std::vector<std::pair<GradientHook, Hook>> hooks = {
       {gradients::ClipByGlobalNorm(0.25),
        [](Parameters&, ByName& g, Hooked&) {
@@ -208,12 +212,13 @@ std::vector<std::pair<GradientHook, Hook>> RandomHooks(std::mt19937& random) {
            for (double& v : x) v = std::clamp(v, -0.0625, 0.0625);
          }
        }},
-      {gradients::WeightDecay(0.125),
-       [](Parameters& all, ByName& g, Hooked&) {
+      {gradients::WeightDecay(0.25),
+       [own](Parameters& all, ByName& g, Hooked&) {
          for (auto& [name, x] : g) {
-           const Parameter& p = all.at(name);
-           for (size_t i = 0; p.decays && i < x.size(); ++i) {
-             x[i] += 0.125 * p.value[i];
+           Parameter& p = all.at(name);
+           p.decay = 0.25;
+           for (size_t i = 0; !own && p.decays && i < x.size(); ++i) {
+             x[i] += 0.25 * p.value[i];
            }
          }
        }},
@@ -359,12 +364,20 @@ class Training {
         std::fill(p.a.begin(), p.a.end(), 0.25);
       }
     }
-    for (auto& [hook, of] : RandomHooks(random_)) {
-      slices = slices && hook.target<SlicesHook>() != nullptr;
+    const bool own = what_ == "adamw" || what_ == "lars" || what_ == "lamb";
+    std::optional<Hook> decay;
+    for (auto& [hook, of] : RandomHooks(random_, own)) {
+      const bool decays = hook.target<DecayHook>() != nullptr;
+      slices = slices && (decays ? own : hook.target<SlicesHook>() != nullptr);
       optimizer = optimizer.With(hook);
-      hooks_.push_back(of);
+      if (decays) {
+        decay = of;
+      } else {
+        hooks_.push_back(of);
+      }
       what_ += " hook";
     }
+    if (decay) hooks_.push_back(*decay);  // comes last
     if (Chance(3)) {
       optimizer = optimizer.WithRateFactor("b*", 0.5).WithRateFactor("t*", 2);
       all_.at("bias").rate = 0.5;
@@ -427,7 +440,14 @@ class Training {
       collects = collects || run.number != before || !run.update;
     }
     if (!collects) run.number = number;
-    if (!run.update || !run.finite) return;
+    if (!run.update || !run.finite) {
+      // Until there is an update, averages are the variables.
+      for (auto& [name, p] : all_) {
+        if (!updated_) p.average = p.value;
+      }
+      return;
+    }
+    updated_ = true;
     for (auto& [name, p] : all_) {
       rule_(p, g.at(name), rate * p.rate, run.number, Touched(name, p, batch));
       const double keep = std::min(0.75, (run.number - 1) / (run.number + 9));
@@ -471,7 +491,7 @@ class Training {
   Parameters all_;
   Rule rule_;
   std::vector<Hook> hooks_;
-  bool averages_ = false;
+  bool averages_ = false, updated_ = false;
   std::optional<double> scale_;
   int64_t step_ = 0, skipped_ = 0, good_ = 0;
   std::string what_;

@@ -145,6 +145,14 @@ TEST_CASE("clipping and weight decay") {
   CheckTaken(GradientsAfter({gradients::ClipByValue(1),
                              gradients::WeightDecay(0.5, nullptr)}),
              2.5, 3, 7);
+  // Decay comes last, whatever the order: the norm is that of the gradients.
+  for (const bool first : {false, true}) {
+    const GradientHook clip = gradients::ClipByGlobalNorm(6.5);
+    const GradientHook decay = gradients::WeightDecay(0.5, nullptr);
+    CheckTaken(
+        first ? GradientsAfter({decay, clip}) : GradientsAfter({clip, decay}),
+        1.5 + 1.5, 2 + 2, 6 + 6);
+  }
   // One of one's own.
   CheckTaken(GradientsAfter({[](MinimizeContext& context,
                                 std::vector<GradientAndVariable>& pairs) {
@@ -152,6 +160,36 @@ TEST_CASE("clipping and weight decay") {
                pairs[0].gradient = ZerosLike(pairs[0].gradient);
              }}),
              0, 0, 12);
+}
+
+// The first step of AdamW, by rate 0.5, from 3 and with gradient 3: the mean
+// over the root of the mean square is 1.
+TEST_CASE("weight decay is that of an optimizer that has its own") {
+  const auto after_step = [](const Optimizer& optimizer, const char* name) {
+    Graph graph;
+    const Output w = graph.Variable(name, Filled(3, {1}));
+    const Operation train = optimizer.Minimize(0.5 * Sum(Square(w)));
+    Session session(graph);
+    session.Initialize();
+    session.Run({}, train);
+    return session.Read(w).At(0);
+  };
+  const Optimizer adamw = optimizers::AdamW(0.5, {.weight_decay = 0.125});
+  CHECK(after_step(adamw, "w") == doctest::Approx(3 - 0.5 * 0.125 * 3 - 0.5));
+  const Optimizer given = adamw.With(gradients::WeightDecay(0.25));
+  CHECK(after_step(given, "w") == doctest::Approx(3 - 0.5 * 0.25 * 3 - 0.5));
+  // None is one, too.
+  CHECK(after_step(adamw.With(gradients::WeightDecay(0)), "w") ==
+        doctest::Approx(3 - 0.5));
+  // Those that are excluded are the hook's.
+  CHECK(after_step(given, "bias") == doctest::Approx(3 - 0.5));
+  const Optimizer all = adamw.With(gradients::WeightDecay(0.25, nullptr));
+  CHECK(after_step(all, "bias") == doctest::Approx(3 - 0.5 * 0.25 * 3 - 0.5));
+  // As one that a program chose goes to an optimizer that a user chose.
+  const Optimizer program =
+      optimizers::Nesterov(1).With(gradients::WeightDecay(0.25));
+  CHECK(after_step(adamw.WithExtrasOf(program), "w") ==
+        doctest::Approx(3 - 0.5 * 0.25 * 3 - 0.5));
 }
 
 TEST_CASE("a norm of zero is no division by zero") {
@@ -223,6 +261,24 @@ TEST_CASE("averages follow the variables, early values weighing little") {
   }
   CHECK(Contains(ErrorOf([] { (void)optimizers::Sgd(1.0).WithAverages(1); }),
                  "wanted a decay in [0, 1), got 1"));
+}
+
+TEST_CASE("before the first update averages are the variables") {
+  Graph graph;
+  const Output w = graph.Variable("w", Filled(5, {}));
+  const Operation train = optimizers::Sgd(1.0)
+                              .With(gradients::Accumulate(3))
+                              .WithAverages(0.25)
+                              .Minimize(w);
+  Session session(graph);
+  session.Initialize();
+  // Updates 1 and 2 leave 4 and 3; of the second the average has 1 - 1 / 11.
+  const double second = 4 / 11.0 + 3 * 10 / 11.0;
+  for (const double wanted : {5.0, 5.0, 4.0, 4.0, 4.0, second, second}) {
+    session.Run({}, train);
+    CHECK(session.Read(graph.Get("w/average")).At(0) ==
+          doctest::Approx(wanted).epsilon(1e-6));
+  }
 }
 
 TEST_CASE("minimize trains a chosen subset") {

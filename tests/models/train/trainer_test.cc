@@ -410,6 +410,32 @@ TEST_CASE("weights alone begin a training at step 0") {
                "nothing.safetensors"));
 }
 
+TEST_CASE("weights that begin a training are evaluated before averages") {
+  TemporaryFolder folder;
+  const TrainingResult taught = TrainFor(folder / "teacher", 10, 100);
+  const double wanted = *taught.evaluation->Find("loss");
+  TrainerSpec spec = ToySpec();
+  spec.optimizer = [](const RunContext&) {
+    return optimizers::Momentum(0.1, 0.9).WithAverages(0.9);
+  };
+  TrainingOptions options = {.log_dir = folder / "log",
+                             .weights = taught.checkpoint};
+  Trainer student(spec, ToyRun(1), options);
+  student.AddHook(std::make_unique<StopAtStep>(0));
+  const TrainingResult result = student.Train();
+  CHECK(result.steps == 0);
+  CHECK(*result.evaluation->Find("loss") == wanted);
+  // What was saved then, as a checkpoint and as weights.
+  REQUIRE(result.checkpoint != "");
+  for (const TrainingOptions& from :
+       {TrainingOptions{.log_dir = folder / "log"},
+        TrainingOptions{.weights = result.checkpoint}}) {
+    Trainer evaluator(spec, ToyRun(1), from);
+    CHECK(*evaluator.Evaluate()->Find("loss") ==
+          doctest::Approx(wanted).epsilon(1e-6));
+  }
+}
+
 TEST_CASE("nothing trained cannot be evaluated") {
   TemporaryFolder folder;
   Trainer trainer(ToySpec(), ToyRun(1), {.log_dir = folder / "none"});

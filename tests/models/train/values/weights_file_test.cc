@@ -128,6 +128,13 @@ TEST_CASE("a checkpoint's averages come first, with a prefix, too") {
                   {"model.global_step", Tensor::Scalar<int64_t>(9)}})
               .ok());
   CHECK(f.Value("fc/bias").BitEqual(Full({3}, 3)));
+  // Before the first step they are zeros.
+  REQUIRE(f.Load({{"model.fc/weights", Full({2, 3}, 1)},
+                  {"model.fc/bias", Full({3}, 2)},
+                  {"model.fc/bias/average", Full({3}, 0)},
+                  {"model.global_step", Tensor::Scalar<int64_t>(0)}})
+              .ok());
+  CHECK(f.Value("fc/bias").BitEqual(Full({3}, 2)));
 }
 
 TEST_CASE("a name that is the same in both spellings decides nothing") {
