@@ -220,10 +220,10 @@ LearningRate Rate(const RunContext& run) {
 }
 
 Optimizer Train(const RunContext& run) {
-  Optimizer optimizer = optimizers::Nesterov(Rate(run), 0.9);
-  if (const double decay = FlagNumber(run, "weight-decay", 0, 1); decay > 0) {
-    optimizer = optimizer.With(gradients::WeightDecay(decay));
-  }
+  // A decay of 0, too: it takes the place of another optimizer's own.
+  const Optimizer optimizer =
+      optimizers::Nesterov(Rate(run), 0.9)
+          .With(gradients::WeightDecay(FlagNumber(run, "weight-decay", 0, 1)));
   const double average = FlagNumber(run, "ema", 0, 1);
   return average > 0 ? optimizer.WithAverages(average) : optimizer;
 }

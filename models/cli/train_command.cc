@@ -52,6 +52,16 @@ RunContext WithSomeEpochs(RunContext run) {
   return run;
 }
 
+void CheckAccumulate(int64_t batches, const RunContext& run) {
+  if (!run.knows_total_steps()) return;
+  const int64_t total = run.total_steps();
+  if (total == 0 || batches <= total) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("--accumulate {} is more batches to an update than "
+                          "there are steps, {}: nothing would be trained",
+                          batches, total));
+}
+
 // The spec with the optimizer that flags ask for.
 TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
   TrainerSpec out = spec;
@@ -84,6 +94,7 @@ TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
       optimizer = optimizer.WithRateFactor(patterns, factor);
     }
     if (flags.accumulate > 1) {
+      CheckAccumulate(flags.accumulate, run);
       optimizer = optimizer.With(gradients::Accumulate(flags.accumulate));
     }
     // What is clipped is the gradient that updates.

@@ -76,18 +76,10 @@ int64_t NextEvaluation(const TrainingRun& run, int64_t step) {
   return std::min(next, run.total_steps());
 }
 
-// Updates are by so many batches each: whether there are as many, and what is
-// left over.
-void CheckUpdates(const TrainingRun& run) {
+// Updates are by so many batches each: what is left over.
+void NoteLeftOver(const TrainingRun& run) {
   if (!run.knows_total_steps() || run.done()) return;
   const int64_t batches = run.accumulates(), total = run.total_steps();
-  if (batches > total) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("an update is by the gradients of {} batches "
-                            "(--accumulate), and there are {} in all: nothing "
-                            "would be trained",
-                            batches, total));
-  }
   if (total % batches == 0) return;
   run.options().Note(
       fmt::format("the last {} of {} batches will be in no update, which are "
@@ -287,7 +279,7 @@ TrainingResult Trainer::TrainOnce() {
   TrainingRun run(spec_, context, options_);
   Begin(run, saved);
   BeginTogether(run);
-  CheckUpdates(run);
+  NoteLeftOver(run);
   if (run.knows_total_steps() && run.context().steps_per_epoch < 1) {
     options_.Note(fmt::format(
         "there are {:g} examples to train on, fewer than the batch size, {}",

@@ -79,6 +79,13 @@ TEST_CASE("two halves of a batch make the update of the whole") {
   CHECK(Distance(other, whole) > 0.01 * way);
 }
 
+TEST_CASE("more batches to an update than there are steps are refused") {
+  testing::CheckMnistError(
+      RunMnist(OnMnist("train", {"--steps", "3", "--accumulate", "4"})), 1,
+      "--accumulate 4 is more batches to an update than there are steps, 3");
+  Train({"--steps", "3", "--accumulate", "3"});
+}
+
 TEST_CASE("a step is never longer than the clipped gradient allows") {
   const Tensors start = Train(kStart);
   const auto step = [&](const char* clip) {

@@ -1,4 +1,6 @@
-// --scale-learning-rate of a program whose rate goes by the batch size anyway.
+// Flags beside --optimizer of a program that has a rate and a decay of its own:
+// --scale-learning-rate where the rate goes by the batch size anyway, and a
+// decay of 0.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -47,6 +49,16 @@ TEST_CASE("the rate of a job's batch is not scaled once more") {
                                 "momentum", "--scale-learning-rate", "linear"});
   CheckSameTensors(NewestTensors(folder / "own"),
                    NewestTensors(folder / "own scaled"));
+}
+
+TEST_CASE("a decay of 0 is that of optimizers that have one of their own") {
+  const TemporaryFolder folder;
+  Train(folder / "adam",
+        {"--batch-size", "8", "--optimizer", "adam", "--weight-decay", "0"});
+  Train(folder / "adamw",
+        {"--batch-size", "8", "--optimizer", "adamw", "--weight-decay", "0"});
+  CheckSameTensors(NewestTensors(folder / "adam"),
+                   NewestTensors(folder / "adamw"));
 }
 
 }  // namespace

@@ -78,15 +78,6 @@ TEST_CASE("a training goes on with updates by as many batches") {
                  "--accumulate 1"));
 }
 
-TEST_CASE("updates by more batches than there are would be none") {
-  const Run none = Train(Accumulating(11), ToyRun(1), "");
-  CHECK(Contains(none.error, "by the gradients of 11 batches"));
-  CHECK(Contains(none.error, "10 in all"));
-  CHECK(Train(Accumulating(10), ToyRun(1), "").error == "");
-  // Nothing is what was asked for.
-  CHECK(Train(Accumulating(11), ToyRun(0), "").error == "");
-}
-
 TEST_CASE("batches that will be in no update are told") {
   CHECK(Contains(Train(Accumulating(4), ToyRun(1), "").notes,
                  "the last 2 of 10 batches will be in no update"));
