@@ -47,13 +47,18 @@ std::vector<int> Attendance::Missing() const {
 Result<bool> Attendance::Ended(Time now) const {
   const MutexLock lock(mutex_);
   if (ended_) return true;
-  for (size_t rank = 0; rank < workers_.size(); ++rank) {
-    const Worker& worker = workers_[rank];
+  // Who went first: others may have gone because of it.
+  const Worker* first = nullptr;
+  for (const Worker& worker : workers_) {
     if (worker.gone.ok() || now - worker.since < back_) continue;
-    return Unavailable(fmt::format(
-        "{} is gone, and the training had not ended: {}",
-        RankName(static_cast<int>(rank), static_cast<int>(workers_.size())),
-        worker.gone.message()));
+    if (first == nullptr || worker.since < first->since) first = &worker;
+  }
+  if (first != nullptr) {
+    return Unavailable(
+        fmt::format("{} is gone, and the training had not ended: {}",
+                    RankName(static_cast<int>(first - workers_.data()),
+                             static_cast<int>(workers_.size())),
+                    first->gone.message()));
   }
   if (const std::vector<int> missing = MissingNow();
       !missing.empty() && now >= come_) {

@@ -129,7 +129,7 @@ TEST_CASE("virtual workers: processes of other instruction sets are refused") {
     CHECK(one.code == 0);
   } else {
     CHECK(one.code == 1);
-    CHECK(Contains(one.err, "the instruction set of rank 1 of 2"));
+    CHECK(Contains(one.err, "the instruction set (SLUICE_ISA) of rank 1 of 2"));
   }
   CHECK(train("").code == 0);
 }

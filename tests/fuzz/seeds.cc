@@ -427,7 +427,10 @@ over = SendWait(sent) {key = "b", edge = 1} @ /cpu:0
   Seed(dir + "/message_fuzz", "order",
        TextOf(dist::OrderBody{1, 2, 3, 4}.Pack()));
   Seed(dir + "/questions_fuzz", "pace",
-       TextOf(dist::PaceCall{1, 2, 3, {0, 0, true}}) + "\ngo");
+       TextOf(dist::PaceCall{1, 2, 3, {0, 0, true}}) + "\n" +
+           TextOf(dist::Pace::Answer{.waiting = {0, 1}, .slowest = 2}) + "\n" +
+           TextOf(dist::Pace::Answer{.reply = dist::Pace::Reply::kGo,
+                                     .times = {{1, 2, 3}, {4, 5, 6}}}));
   Seed(dir + "/questions_fuzz", "admission", Contributions());
   Introductions(dir);
   Seed(dir + "/sharing_fuzz", "taken",

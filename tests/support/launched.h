@@ -6,16 +6,14 @@
 #include <fmt/format.h>
 #include <sys/types.h>
 
-#include <chrono>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "tests/places.h"
+#include "tests/support/await.h"
 #include "tests/support/program.h"
 
 namespace sluice::testing {
@@ -99,14 +97,6 @@ inline std::map<int, std::string> ByRank(const std::string& out) {
     begin = end + 1;
   }
   return ranks;
-}
-
-inline void AwaitTrue(const std::function<bool()>& condition) {
-  for (int i = 0; i < 6000; ++i) {
-    if (condition()) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  FAIL("it did not come within a minute");
 }
 
 }  // namespace sluice::testing

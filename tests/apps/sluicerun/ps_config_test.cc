@@ -47,8 +47,7 @@ class ConfigJob {
   ConfigJob(int workers, int servers, const Words& flags)
       : workers_(workers), servers_(servers), flags_(flags) {}
 
-  std::unique_ptr<Process> Start(const std::string& job, int index,
-                                 const Words& more = {}) const {
+  std::unique_ptr<Process> Start(const std::string& job, int index) const {
     const auto workers = static_cast<size_t>(workers_);
     const std::string config = fmt::format(
         R"({{"cluster": {{"worker": [{}], "ps": [{}]}},
@@ -57,10 +56,10 @@ class ConfigJob {
         Addresses(ports_, workers, ports_.size()), job, index);
     return testing::TrainWithVariables(
         Joined(secrets, {"SLUICE_CONFIG=" + config}),
-        Joined(Joined({"--strategy", "ps"}, flags_), more));
+        Joined({"--strategy", strategy}, flags_));
   }
-  std::unique_ptr<Process> Worker(int rank, const Words& more = {}) const {
-    return Start("worker", rank, more);
+  std::unique_ptr<Process> Worker(int rank) const {
+    return Start("worker", rank);
   }
   std::unique_ptr<Process> Server(int index) const {
     return Start("ps", index);
@@ -86,6 +85,7 @@ class ConfigJob {
 
  public:
   Words secrets = {"SLUICE_TOKEN_FILE=" + testing::TokenFile(folder_)};
+  std::string strategy = "ps";
 
  private:
   const int workers_, servers_;
@@ -244,7 +244,7 @@ TEST_CASE("workers that are started again go on with the same servers") {
 }
 
 TEST_CASE("who waits for whom at servers is one line, and has a limit") {
-  const ConfigJob job(2, 1, {"--epochs", "1", "--join-timeout", "0.3"});
+  ConfigJob job(2, 1, {"--epochs", "1", "--join-timeout", "0.3"});
   const auto server = job.Server(0);
   CHECK(server->Wait() == 1);
   CHECK(Contains(server->err(), "ranks 0, 1 of 2 did not come"));
@@ -253,7 +253,8 @@ TEST_CASE("who waits for whom at servers is one line, and has a limit") {
   CHECK(worker->Wait() == 1);
   CHECK(Contains(worker->err(), "rank 1 of 2 waits for /job:ps/task:0"));
   CHECK(testing::Lines(worker->err()) == 1);
-  const auto ring = job.Worker(0, {"--strategy", "ring"});
+  job.strategy = "ring";
+  const auto ring = job.Worker(0);
   CHECK(ring->Wait() != 0);
   CHECK(Contains(ring->err(), "only --strategy ps uses"));
 }

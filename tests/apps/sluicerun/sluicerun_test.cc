@@ -392,7 +392,7 @@ TEST_CASE("wrong usage is one line and code 2") {
   check({"-n", "2", "--tag-output", "--output-dir", "/tmp", "true"},
         "--tag-output");
   check({"-n", "2", "--tls", "--allow-plaintext", "true"},
-        "--allow-plaintext excludes --tls");
+        "--tls excludes --allow-plaintext");
   const Outcome nested =
       RunJob(1, "\"$1\" -n 1 true", {"--no-tag-output"}, {kLauncher});
   CHECK(nested.code == 2);

@@ -21,12 +21,14 @@
 #include "tests/dist/cluster/workers.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/dist/collective/strangers.h"
+#include "tests/support/await.h"
 #include "tests/support/error_text.h"
 #include "tests/support/scattered_graph.h"
 
 namespace sluice::dist::testing {
 namespace {
 
+using sluice::testing::AwaitTrue;
 using sluice::testing::CheckSameBits;
 using sluice::testing::Contains;
 using sluice::testing::ErrorOf;
@@ -144,8 +146,14 @@ TEST_CASE("a task that says it is another is sent away") {
   CHECK_FALSE(liar.Reach({WorkerName(0), "127.0.0.1", worker->port()},
                          After(std::chrono::seconds(5)))
                   .ok());
-  const std::lock_guard lock(mutex);
-  CHECK(Contains(notes, "/job:guest/task:1 by its certificate"));
+  // It is sent away first, and then spoken of.
+  std::string said;
+  AwaitTrue([&] {
+    const std::lock_guard lock(mutex);
+    said = notes;
+    return !said.empty();
+  });
+  CHECK(Contains(said, "/job:guest/task:1 by its certificate"));
 }
 
 TEST_CASE("without certificates nothing goes beyond the loopback") {

@@ -13,6 +13,7 @@
 #include "dist/rendezvous/link.h"
 #include "dist/rendezvous/linked_rendezvous.h"
 #include "tests/dist/rendezvous/tasks.h"
+#include "tests/support/await.h"
 
 namespace sluice::dist::testing {
 namespace {
@@ -98,7 +99,7 @@ TEST_CASE("who asks and does not read is heard again when it does") {
       REQUIRE(task.link->status().ToString() == "ok");
       std::this_thread::sleep_for(milliseconds(1));
     }
-    CHECK(task.link->queued() == 0);
+    sluice::testing::AwaitTrue([&] { return task.link->queued() == 0; });
     asks.Stop();
   }
 }
