@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "tests/support/await.h"
 #include "tests/support/program.h"
 #include "tests/support/watchdog.h"
 
@@ -64,9 +65,11 @@ TEST_CASE("a program that hangs is ended with its children") {
   REQUIRE(process.WaitFor("\n"));
   const std::string child = process.out();
   CHECK(process.EndWithin(std::chrono::seconds(1)) == std::nullopt);
-  const std::string stat =
-      TextOf("/proc/" + child.substr(0, child.size() - 1) + "/stat");
-  CHECK((stat.empty() || Contains(stat, ") Z ")));
+  // It has been killed, which takes effect when it runs next.
+  AwaitTrue([stat = "/proc/" + child.substr(0, child.size() - 1) + "/stat"] {
+    const std::string text = TextOf(stat);
+    return text.empty() || text.find(") Z ") != text.npos;
+  });
   CHECK(RunProgram("/bin/sh", {"-c", "exit 3"}).code == 3);
 }
 

@@ -71,6 +71,20 @@ inline TrainerSpec ToySpec() {
           }};
 }
 
+// Without a layer between: the last one's name, and units of the first.
+inline TrainerSpec ToyWithUnits(int64_t units, const std::string& name) {
+  TrainerSpec spec = ToySpec();
+  spec.model = [=](Scope& scope, const Features& in, const RunContext&) {
+    const Output hidden =
+        layers::Dense(scope / "fc1", in["x"], {.units = units});
+    const Output logits =
+        layers::Dense(scope / name, hidden, {.units = 3, .use_bias = false});
+    return ModelSpec{.loss =
+                         Mean(SparseSoftmaxCrossEntropy(logits, in["label"]))};
+  };
+  return spec;
+}
+
 // With a loss that is no number in step 14: from there on it has the logarithm
 // of a negative number, 'trap/log'.
 inline TrainerSpec Trapped(TrainerSpec spec) {

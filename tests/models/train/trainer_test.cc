@@ -22,6 +22,7 @@ using testing::ErrorOf;
 using testing::TemporaryFolder;
 using testing::ToyRun;
 using testing::ToySpec;
+using testing::ToyWithUnits;
 
 Checkpoint Newest(const std::string& log_dir) {
   return CheckpointManager::Open(log_dir)
@@ -296,27 +297,14 @@ TEST_CASE("metrics with a state are those of the whole set") {
   CHECK(*evaluation.Find("first_auc") > 0.5);
 }
 
-TrainerSpec WithUnits(int64_t units, const std::string& name) {
-  TrainerSpec spec = ToySpec();
-  spec.model = [=](Scope& scope, const Features& in, const RunContext&) {
-    const Output hidden =
-        layers::Dense(scope / "fc1", in["x"], {.units = units});
-    const Output logits =
-        layers::Dense(scope / name, hidden, {.units = 3, .use_bias = false});
-    return ModelSpec{.loss =
-                         Mean(SparseSoftmaxCrossEntropy(logits, in["label"]))};
-  };
-  return spec;
-}
-
 TEST_CASE("a checkpoint that does not fit is named and left alone") {
   TemporaryFolder folder;
-  Trainer(WithUnits(4, "logits"), ToyRun(1), {.log_dir = folder / "log"})
+  Trainer(ToyWithUnits(4, "logits"), ToyRun(1), {.log_dir = folder / "log"})
       .Train();
   const Checkpoint before = Newest(folder / "log");
 
   const std::string reshaped = ErrorOf([&] {
-    Trainer(WithUnits(5, "logits"), ToyRun(2), {.log_dir = folder / "log"})
+    Trainer(ToyWithUnits(5, "logits"), ToyRun(2), {.log_dir = folder / "log"})
         .Train();
   });
   CHECK(Contains(reshaped,
@@ -324,7 +312,7 @@ TEST_CASE("a checkpoint that does not fit is named and left alone") {
                  "file, float32[3,5] in the model"));
   CHECK(Contains(reshaped, "--restart"));
   const std::string renamed = ErrorOf([&] {
-    Trainer(WithUnits(4, "head"), ToyRun(2), {.log_dir = folder / "log"})
+    Trainer(ToyWithUnits(4, "head"), ToyRun(2), {.log_dir = folder / "log"})
         .Train();
   });
   CHECK(Contains(renamed, "missing: 'head/weights' float32[4,3]"));
@@ -332,7 +320,7 @@ TEST_CASE("a checkpoint that does not fit is named and left alone") {
   RunContext seeded = ToyRun(2);
   seeded.seed = 8;
   CHECK(Contains(ErrorOf([&] {
-                   Trainer(WithUnits(4, "logits"), seeded,
+                   Trainer(ToyWithUnits(4, "logits"), seeded,
                            {.log_dir = folder / "log"})
                        .Train();
                  }),
@@ -381,59 +369,6 @@ TEST_CASE("restart sets the earlier training aside") {
   CHECK_THROWS_AS(TrainFor(folder / "log", 2, 10, options), Error);
   CHECK_FALSE(*files.Exists(folder / "log/previous-2"));
   CHECK(Newest(folder / "log").state.step == 10);
-}
-
-TEST_CASE("weights alone begin a training at step 0") {
-  TemporaryFolder folder;
-  const TrainingResult taught = TrainFor(folder / "teacher", 10, 100);
-  const std::string file = taught.checkpoint;
-  TrainingOptions options;
-  options.weights = file;
-  Trainer student(ToySpec(), ToyRun(0), options);
-  const TrainingResult result = student.Train();
-  CHECK(result.steps == 0);
-  CHECK(*result.evaluation->Find("loss") == *taught.evaluation->Find("loss"));
-
-  Trainer evaluator(ToySpec(), ToyRun(0), options);
-  // To rounding: the evaluator knows that variables stay as they are.
-  CHECK(*evaluator.Evaluate()->Find("loss") ==
-        doctest::Approx(*taught.evaluation->Find("loss")).epsilon(1e-6));
-
-  options.weights = file;
-  CHECK(Contains(ErrorOf([&] {
-                   Trainer(WithUnits(4, "logits"), ToyRun(1), options).Train();
-                 }),
-                 "reshaped: 'fc1/weights'"));
-  options.weights = folder / "nothing.safetensors";
-  CHECK(
-      Contains(ErrorOf([&] { Trainer(ToySpec(), ToyRun(1), options).Train(); }),
-               "nothing.safetensors"));
-}
-
-TEST_CASE("weights that begin a training are evaluated before averages") {
-  TemporaryFolder folder;
-  const TrainingResult taught = TrainFor(folder / "teacher", 10, 100);
-  const double wanted = *taught.evaluation->Find("loss");
-  TrainerSpec spec = ToySpec();
-  spec.optimizer = [](const RunContext&) {
-    return optimizers::Momentum(0.1, 0.9).WithAverages(0.9);
-  };
-  TrainingOptions options = {.log_dir = folder / "log",
-                             .weights = taught.checkpoint};
-  Trainer student(spec, ToyRun(1), options);
-  student.AddHook(std::make_unique<StopAtStep>(0));
-  const TrainingResult result = student.Train();
-  CHECK(result.steps == 0);
-  CHECK(*result.evaluation->Find("loss") == wanted);
-  // What was saved then, as a checkpoint and as weights.
-  REQUIRE(result.checkpoint != "");
-  for (const TrainingOptions& from :
-       {TrainingOptions{.log_dir = folder / "log"},
-        TrainingOptions{.weights = result.checkpoint}}) {
-    Trainer evaluator(spec, ToyRun(1), from);
-    CHECK(*evaluator.Evaluate()->Find("loss") ==
-          doctest::Approx(wanted).epsilon(1e-6));
-  }
 }
 
 TEST_CASE("nothing trained cannot be evaluated") {
