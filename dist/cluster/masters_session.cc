@@ -103,7 +103,8 @@ class MastersSession final : public ClusterSession {
     std::vector<std::string> all;
     for (const std::string& device : request_.devices) {
       for (const FarTask& far : far_) {
-        for (size_t i = 0; i < far.devices.size(); ++i) {
+        // There are none of a task that was never reached.
+        for (size_t i = 0; i < far.descriptions.size(); ++i) {
           if (far.devices[i] == device) all.push_back(far.descriptions[i]);
         }
       }
@@ -208,19 +209,22 @@ class MastersSession final : public ClusterSession {
                             task_->Call(link, {head.Text(), {}}));
     SLUICE_ASSIGN_OR_RETURN(const JsonObject answer,
                             JsonObject::Parse(said.head));
-    SLUICE_ASSIGN_OR_RETURN(far.session, answer.Unsigned("session"));
-    SLUICE_ASSIGN_OR_RETURN(far.descriptions, answer.Strings("descriptions"));
-    far.incarnations.clear();
-    for (size_t i = 0; i < far.descriptions.size(); ++i) {
+    // What it has said of itself stays until it is whole.
+    FarTask opened = {far.address, far.devices, std::move(link)};
+    SLUICE_ASSIGN_OR_RETURN(opened.session, answer.Unsigned("session"));
+    SLUICE_ASSIGN_OR_RETURN(opened.descriptions,
+                            answer.Strings("descriptions"));
+    std::vector<std::string> devices;
+    for (const std::string& text : opened.descriptions) {
       SLUICE_ASSIGN_OR_RETURN(const DeviceDescription device,
-                              DeviceDescription::Parse(far.descriptions[i]));
-      if (i >= far.devices.size() || device.name != far.devices[i]) break;
-      far.incarnations.push_back(device.incarnation);
+                              DeviceDescription::Parse(text));
+      devices.push_back(device.name);
+      opened.incarnations.push_back(device.incarnation);
     }
-    if (far.incarnations.size() != far.devices.size()) {
+    if (devices != far.devices) {
       return DataLoss(far.address.name + " describes other devices than asked");
     }
-    far.link = std::move(link);
+    far = std::move(opened);
     return {};
   }
 

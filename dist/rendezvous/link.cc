@@ -215,15 +215,15 @@ bool Link::Settle(Parcel& parcel, const std::atomic<bool>& stop,
 void Link::Withdraw(uint32_t epoch, uint64_t run) {
   MutexLock lock(mutex_);
   if (jobs_.empty()) return;
+  const auto stays = [&](const std::unique_ptr<Job>& job) {
+    const Frame& frame = job->frame;
+    return (frame.kind != FrameKind::kTensor &&
+            frame.kind != FrameKind::kWant) ||
+           frame.epoch != epoch || frame.run != run;
+  };
   const auto gone =
-      std::remove_if(jobs_.begin() + 1, jobs_.end(), [&](const auto& job) {
-        const Frame& frame = job->frame;
-        const bool is = (frame.kind == FrameKind::kTensor ||
-                         frame.kind == FrameKind::kWant) &&
-                        frame.epoch == epoch && frame.run == run;
-        if (is) Forget(*job);
-        return is;
-      });
+      std::stable_partition(jobs_.begin() + 1, jobs_.end(), stays);
+  for (auto job = gone; job != jobs_.end(); ++job) Forget(**job);
   jobs_.erase(gone, jobs_.end());
 }
 

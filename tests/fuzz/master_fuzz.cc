@@ -47,6 +47,7 @@ class Answers final : public Task::Service {
   void Ordered(const Task::LinkPtr&, const RunKey&, uint64_t,
                const OrderBody&) override {}
   void Aborted(const RunKey&, const Status&) override {}
+  void Came(const Link&) override {}
   void Gone(const Task::LinkPtr&) override {}
 
  private:
