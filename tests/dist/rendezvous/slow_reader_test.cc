@@ -219,8 +219,8 @@ TEST_CASE("calls wait for those before them") {
                                    std::vector<std::byte>(16 * kMiB));
       }
     });
-    std::this_thread::sleep_for(milliseconds(500));
-    CHECK(posted.load() >= 4);
+    sluice::testing::AwaitTrue([&] { return posted.load() >= 4; });
+    std::this_thread::sleep_for(milliseconds(300));
     CHECK(posted.load() <= 7);
     CHECK(actor.task->link->queued() < 100 * kMiB);
     actor.task->link->End(Cancelled("enough"));

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -108,6 +109,7 @@ struct Actor {
     in = std::move(wires.other.from.data);
   }
   void Say(const Frame& frame, Bytes payload = {}) {
+    const std::lock_guard lock(saying);
     std::array<std::byte, kFrameBytes> header;
     Encode(frame, header);
     const std::array<Bytes, 2> pieces = {Bytes(header), payload};
@@ -123,6 +125,7 @@ struct Actor {
   }
   std::unique_ptr<TestTask> task;
   Socket out, in;
+  std::mutex saying;  // several threads may be
 };
 
 }  // namespace sluice::dist::testing
