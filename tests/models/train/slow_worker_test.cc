@@ -54,7 +54,8 @@ class WholeRates : public Hook {
   Throughput throughput_;
 };
 
-// Whose worker takes long to read.
+// Whose worker takes long to read: longer than a busy machine keeps any
+// waiting.
 Task SlowTask(Rates* rates) {
   Task task{.spec =
                 [](int rank) {
@@ -62,7 +63,7 @@ Task SlowTask(Rates* rates) {
                   spec.input = [rank](const RunContext& run) {
                     return testing::Points(run).Map([rank](Example&) {
                       if (rank != kSlow) return;
-                      std::this_thread::sleep_for(milliseconds(3));
+                      std::this_thread::sleep_for(milliseconds(60));
                     });
                   };
                   return spec;
