@@ -90,6 +90,13 @@ std::string CallOf(const std::string& call, const std::string& more = "") {
          more + "}";
 }
 
+// Of 400 answers of 1 MiB. The thread sanitizer has several bytes for each.
+#ifdef SLUICE_THREAD_SANITIZER
+constexpr size_t kMostGrowth = size_t{600} << 20;
+#else
+constexpr size_t kMostGrowth = size_t{120} << 20;
+#endif
+
 size_t Resident() {
   return ProcBytes("/proc/self/status", "VmRSS", 0);
 }
@@ -110,9 +117,7 @@ TEST_CASE("answers that nobody reads take no memory, and come in the end") {
   const size_t before = Resident();
   for (int i = 0; i < kReads; ++i) member.Say({CallOf("read"), {}});
   std::this_thread::sleep_for(std::chrono::milliseconds(800));
-  if (!sluice::testing::kSanitized) {  // which has memory of its own
-    CHECK(Resident() < before + (size_t{120} << 20));
-  }
+  CHECK(Resident() < before + kMostGrowth);
   for (int i = 0; i < kReads; ++i) {
     if (i % 100 == 0) member.SayHeader(FrameKind::kPing, 0);
     const Message got = member.Hear().ValueOrThrow();
@@ -137,9 +142,10 @@ std::chrono::steady_clock::duration LivesAfter(uint64_t bytes) {
 }
 
 TEST_CASE("a message of more than its most ends its sender's link") {
-  // For the longest that there may be it waits, until the peer timeout, or it
-  // drops what comes.
-  CHECK(LivesAfter(kMaxMessage + 1) < LivesAfter(kMaxMessage));
+  const std::chrono::milliseconds soon(1500);
+  CHECK(LivesAfter(kMaxMessage + 1) < soon);
+  // For the longest that there may be it waits, or drops what comes.
+  CHECK(LivesAfter(kMaxMessage) >= soon);
 }
 
 }  // namespace
