@@ -41,10 +41,6 @@ std::string WrongWithServers(const CommandLine& line) {
     if (!job.consistency.empty()) return "--consistency is of --strategy ps";
     return job.backup_workers ? "--backup-workers is of --strategy ps" : "";
   }
-  if (line.training.virtual_workers > 0) {
-    return "--virtual-workers have their variables themselves: not with "
-           "--strategy ps";
-  }
   std::optional<int64_t> lead;
   try {
     lead = LeadOf(job.consistency);
@@ -66,6 +62,7 @@ std::string WrongWithServers(const CommandLine& line) {
   if (!lead && !job.backup_workers) return "";
   for (const auto& [flag, given] :
        {std::pair("--sync-batch-norm", job.sync_batch_norm),
+        std::pair("--virtual-workers", line.training.virtual_workers > 0),
         std::pair("--compress-gradients",
                   line.training.gradients_between != DType::kFloat32)}) {
     if (!given) continue;

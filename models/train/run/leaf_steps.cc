@@ -111,10 +111,10 @@ LeafSteps::LeafSteps(const Graph& graph, Session& session,
       reductions_(ReductionsOf(graph)),
       by_leaf_(Needed(InputsOf(reductions_))) {
   CheckNoExchange(by_leaf_);
-  // With stages leaves write nothing (AllReduceOptions::shared).
+  // With stages, and servers, leaves write nothing (AllReduceOptions::shared).
   const bool staged = workers.stages() > 1;
   for (const Operation& update : graph.updates()) {
-    if (!staged) CheckUpdates(update.node(), by_leaf_);
+    if (!staged && !options_.served) CheckUpdates(update.node(), by_leaf_);
   }
   if (options_.mirrored.any()) {
     std::vector<Output> computed = InputsOf(reductions_);
@@ -149,8 +149,9 @@ StepInfo LeafSteps::Prepare(int64_t examples) {
   for (const Node* node : reductions_) {
     feeds.push_back({node->output(0), node->output(0).shape()});
   }
+  if (!updates()) return infos[0];
   for (Session* session : mirrors_->updating()) {
-    Update& update = updates_.emplace_back();
+    Updating& update = updates_.emplace_back();
     update.step =
         session->Prepare(feeds, {options_.learning_rate}, {options_.train});
     update.rate = update.step.MakeFetches();
@@ -180,13 +181,24 @@ void LeafSteps::Run(std::span<const Example> shares, const OnLeaf& measure) {
   const std::span<const Tensor> sums = gradients_[0]->sums().slot(0);
   std::vector<Tensor> means(reductions_.size());
   for (size_t i = 0; i < here_.size(); ++i) means[here_[i]] = sums[i];
+  Update(means);
+}
+
+void LeafSteps::Update(std::span<const Tensor> means) {
   if (updates_.size() == 1) {
     updates_[0].step.Run(means, updates_[0].rate);
-    return;
+  } else if (updates()) {
+    mirrors_->threads().Run([&](size_t device) {
+      updates_[device].step.Run(means, updates_[device].rate);
+    });
   }
-  mirrors_->threads().Run([&](size_t device) {
-    updates_[device].step.Run(means, updates_[device].rate);
-  });
+  if (updates()) learning_rate_ = updates_[0].rate[0].At(0);
+  if (!options_.served) return;
+  // Nobody reads what is on servers before it is written.
+  workers_.TakeFromFirst("update", &learning_rate_, sizeof(learning_rate_));
+  // Who updates counts by that, and dropout goes by it.
+  Session& session = mirrors_->session(0);
+  if (!updates()) session.set_step(session.step() + 1);
 }
 
 bool LeafSteps::IsHere(const Node& reduction) const {

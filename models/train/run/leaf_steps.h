@@ -28,6 +28,9 @@ class LeafSteps {
     Output learning_rate;
     Operation train;               // with AllReduceOptions::in_two
     std::vector<Output> measured;  // of each leaf, on demand
+    // Whether variables are on parameter servers: leaves write none, and rank 0
+    // updates for all.
+    bool served = false;
     // Devices that leaves are computed on, and the options of their sessions.
     MirroredDevices mirrored;
     SessionOptions session;
@@ -58,7 +61,7 @@ class LeafSteps {
   // Of the last step, of all workers. Where these have stages each alone knows
   // it that has the loss.
   double loss() const { return loss_; }
-  double learning_rate() const { return updates_[0].rate[0].At(0); }
+  double learning_rate() const { return learning_rate_; }
   // Of the first device.
   const LeafGradients::Seconds& seconds() const {
     return gradients_[0]->seconds();
@@ -70,7 +73,9 @@ class LeafSteps {
  private:
   // Whether this worker computes what comes out of it.
   bool IsHere(const Node& reduction) const;
+  bool updates() const { return !options_.served || workers_.leads(); }
   void Reduce();
+  void Update(std::span<const Tensor> means);
 
   const Graph& graph_;
   const Workers& workers_;
@@ -81,12 +86,12 @@ class LeafSteps {
   std::unique_ptr<Mirrors> mirrors_;
   std::vector<std::unique_ptr<LeafGradients>> gradients_;  // by device
   // Of each session that updates.
-  struct Update {
+  struct Updating {
     PreparedStep step;
     std::vector<Tensor> rate;
   };
-  std::vector<Update> updates_;
-  double loss_ = 0;
+  std::vector<Updating> updates_;
+  double loss_ = 0, learning_rate_ = 0;
 };
 
 }  // namespace sluice

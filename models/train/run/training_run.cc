@@ -293,9 +293,10 @@ void TrainingRun::MakeSteps(const Output& learning_rate) {
     leaves_ = std::make_unique<LeafSteps>(
         graph_, *session_, *features_, workers_, *devices_,
         LeafSteps::Options{loss_, learning_rate, train_, std::move(measured),
-                           options_.mirrored, options_.session});
+                           options_.servers.any(), options_.mirrored,
+                           options_.session});
     info_ = leaves_->Prepare(examples);
-    session_->Initialize();
+    if (owns_variables()) session_->Initialize();
     return;
   }
   const std::vector<Operation> targets = Targets();

@@ -36,10 +36,16 @@ std::vector<Operation> CollectivesBefore(const Operation& end) {
 }  // namespace
 
 void TrainingRun::CheckServers() const {
-  if (workers_.in_leaves()) {
+  if (options_.mirrored.any()) {
     throw Error(Code::kInvalidArgument,
-                "virtual workers and mirrored devices have their variables "
-                "themselves, not on parameter servers");
+                "mirrored devices have their variables themselves, not on "
+                "parameter servers");
+  }
+  if (workers_.in_leaves() &&
+      (options_.servers.lead || options_.servers.backups)) {
+    throw Error(Code::kInvalidArgument,
+                "virtual workers do each step together: use --consistency "
+                "sync without backup workers");
   }
   workers_.RequireSame(
       "use of parameter servers",

@@ -119,6 +119,14 @@ TEST_CASE("processes in step train the bits of a ring, encrypted too") {
   leaves.insert(leaves.end(), {"--virtual-workers", "2"});
   Train(1, 0, leaves);
   CheckSame(folder / "sync", folder / "leaves");
+  // Of four they have theirs.
+  Words four = flags("four");
+  four.insert(four.end(), {"--virtual-workers", "4"});
+  Train(1, 0, four);
+  Words served = flags("served");
+  served.insert(served.end(), {"--virtual-workers", "4"});
+  Train(3, 2, served);
+  CheckSame(folder / "served", folder / "four");
   Words words = Job(2, 1, flags("tls"));
   words.insert(words.begin(), "--tls");
   const Outcome outcome = testing::RunProgram(kLauncher, words);
@@ -344,9 +352,10 @@ TEST_CASE("what does not go together is one line") {
         alone({"--strategy", "ps", "--consistency", text}), 2,
         fmt::format("--consistency {}: wanted sync, async or ssp:S", text));
   }
-  testing::CheckMnistError(
-      alone({"--strategy", "ps", "--virtual-workers", "2"}), 2,
-      "--virtual-workers");
+  testing::CheckMnistError(alone({"--strategy", "ps", "--backup-workers", "0",
+                                  "--virtual-workers", "2"}),
+                           2,
+                           "--virtual-workers is for processes that do each");
   testing::CheckMnistError(alone({"--strategy", "ps", "--consistency", "async",
                                   "--sync-batch-norm"}),
                            2,

@@ -27,46 +27,12 @@ using testing::CheckVariables;
 using testing::kAnyLead;
 using testing::kSync;
 using testing::Lead;
-using testing::SomeOptimizer;
 using testing::Task;
 using testing::TemporaryFolder;
-using testing::ToyRun;
-using testing::ToySpec;
 using testing::Trained;
 using testing::TrainOn;
 using testing::TrainWith;
-
-// Layers of enough rows for several servers, and a table, of which a step reads
-// rows and, by most optimizers, updates all.
-ModelSpec Wide(Scope& scope, const Features& in, const RunContext& run) {
-  const Output places =
-      Cast(Abs(Slice(in["x"], {0, 0}, {-1, 2})) * 16, DType::kInt64);
-  const Output words =
-      layers::Embedding(scope / "words", places, {.size = 40, .dimensions = 3});
-  Output x =
-      layers::Dense(scope / "fc1", Concat({in["x"], layers::Flatten(words)}, 1),
-                    {.units = 21});
-  x = layers::BatchNorm(scope / "norm", x,
-                        {.training = run.training(), .activation = Relu});
-  x = layers::Dense(scope / "fc2", x, {.units = 13, .activation = Tanh});
-  x = layers::Dropout(scope / "dropout", x,
-                      {.rate = 0.2, .training = run.training()});
-  const Output logits = layers::Dense(scope / "logits", x, {.units = 3});
-  return {.loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"])),
-          .metrics = {{"accuracy", Accuracy(logits, in["label"])}}};
-}
-
-Task WideTask(uint32_t seed, double epochs) {
-  Task task;
-  task.run = ToyRun(epochs);
-  task.spec = [seed](int) {
-    TrainerSpec spec = ToySpec();
-    spec.model = Wide;
-    spec.optimizer = [seed](const RunContext&) { return SomeOptimizer(seed); };
-    return spec;
-  };
-  return task;
-}
+using testing::WideTask;
 
 int CutOnes(const Graph& graph) {
   int cut = 0;

@@ -282,7 +282,7 @@ TEST_CASE("what cannot be is said before the first step") {
   CHECK(Contains(error(kAnyLead, meets),
                  "'met' is for workers that do each step together"));
   task.options = [](int) { return TrainingOptions{.virtual_workers = 2}; };
-  CHECK(Contains(error(kSync, task), "virtual workers"));
+  CHECK(Contains(error(kAnyLead, task), "virtual workers do each step"));
 }
 
 TEST_CASE("all must want the same consistency") {
