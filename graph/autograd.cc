@@ -12,6 +12,7 @@
 #include "graph/ops/elementwise.h"
 #include "graph/ops/index.h"
 #include "graph/ops/shape.h"
+#include "graph/pinned_reads.h"
 #include "graph/recompute.h"
 
 namespace sluice {
@@ -142,9 +143,10 @@ std::vector<RowsGradient> GradientsByRows(const std::vector<Output>& ys,
   NameScope scope(graph, "gradients");
   const NodeSet on_path = DependsOn(graph, xs);
 
+  PinnedReads pinned(ys);
   std::optional<Recomputation> recomputation;
   if (options.recompute != Recompute::kNone) {
-    recomputation.emplace(Leading(ys, on_path), options.recompute);
+    recomputation.emplace(Leading(ys, on_path), options.recompute, pinned);
   }
 
   const std::set<Output> by_rows =
@@ -202,7 +204,10 @@ std::vector<RowsGradient> GradientsByRows(const std::vector<Output>& ys,
       row_terms[node.input(0)].push_back({dy[0], node.op().rows_taken(seen)});
       continue;
     }
-    const Outputs dx = node.op().gradient(seen, dy);
+    (void)pinned.InputsOf(node);  // before what reads them
+    const size_t begin = graph.nodes().size();
+    Outputs dx = node.op().gradient(seen, dy);
+    pinned.Pin(node, begin, &dx);
     SLUICE_CHECK(static_cast<int>(dx.size()) == node.num_inputs());
     for (int i = 0; i < node.num_inputs(); ++i) {
       const Output& input = node.input(i);

@@ -164,8 +164,10 @@ std::set<Output> NormalizedValues(const std::vector<Node*>& forward) {
 
 }  // namespace
 
-Recomputation::Recomputation(const std::vector<Node*>& forward, Recompute which)
-    : again_(which == Recompute::kAll ? ValuesBetweenCuts(forward)
+Recomputation::Recomputation(const std::vector<Node*>& forward, Recompute which,
+                             PinnedReads& pinned)
+    : pinned_(pinned),
+      again_(which == Recompute::kAll ? ValuesBetweenCuts(forward)
                                       : NormalizedValues(forward)) {}
 
 Node& Recomputation::Twin(Node& node, const Output& trigger) {
@@ -180,7 +182,7 @@ Node& Recomputation::Twin(Node& node, const Output& trigger) {
 Node& Recomputation::Copy(Node& node, Node* trigger) {
   if (auto it = twins_.find(&node); it != twins_.end()) return *it->second;
   bool starts = true;  // reads nothing that is computed again
-  std::vector<Output> inputs = node.inputs();
+  std::vector<Output> inputs = pinned_.InputsOf(node);
   for (Output& input : inputs) {
     if (!again_.contains(input)) continue;
     input = Copy(input.node(), trigger).output(input.index());

@@ -25,6 +25,7 @@
 
 #include "graph/autograd.h"
 #include "graph/graph.h"
+#include "graph/pinned_reads.h"
 
 namespace sluice {
 
@@ -32,8 +33,10 @@ namespace sluice {
 // while gradients are built, and adds nodes to the graph.
 class Recomputation {
  public:
-  // `forward`: in topological order. Unknown dimensions count as 1.
-  Recomputation(const std::vector<Node*>& forward, Recompute which);
+  // `forward`: in topological order. Unknown dimensions count as 1. `pinned`
+  // has what it reads of variables, and is not owned.
+  Recomputation(const std::vector<Node*>& forward, Recompute which,
+                PinnedReads& pinned);
 
   // The node to take the gradient of in place of `node`: one whose operands and
   // results are second computations, which run when `trigger`, a gradient of
@@ -47,6 +50,7 @@ class Recomputation {
  private:
   Node& Copy(Node& node, Node* trigger);
 
+  PinnedReads& pinned_;
   std::set<Output> again_;  // the values computed again; others are kept
   std::unordered_map<const Node*, Node*> twins_;
   std::map<Output, Output> shortcuts_;  // by OpDef::again, of twins' outputs

@@ -14,6 +14,7 @@
 #include "apps/resnet50/picture_cache.h"
 #include "apps/resnet50/records.h"
 #include "apps/resnet50/sizing.h"
+#include "apps/shards/class_numbers.h"
 #include "apps/shards/picture_shards.h"
 #include "io/files/file.h"
 #include "io/files/file_version.h"
@@ -45,7 +46,13 @@ Source SourceOf(const RunContext& run) {
 }
 
 bool Small(const RunContext& run) {
-  return SourceOf(run) == Source::kCifar10 || IsCifarResNet(run.flag("model"));
+  if (IsCifarResNet(run.flag("model"))) return true;
+  // Whatever pictures a model is used on, they are of the size that it was
+  // trained on.
+  if (!run.training() && !run.trained_on.empty()) {
+    return run.trained_on.find("cifar10-train") != std::string::npos;
+  }
+  return SourceOf(run) == Source::kCifar10;
 }
 
 double FlagNumber(const RunContext& run, const char* flag, double least,
@@ -118,12 +125,11 @@ namespace {
 // How many classes the data have; nullopt where they say nothing of it.
 std::optional<int64_t> ClassesOfData(const RunContext& run) {
   const Source source = SourceOf(run);
-  if (source != Source::kFolder && source != Source::kRecords) {
-    return std::nullopt;
-  }
+  if (source == Source::kSynthetic) return std::nullopt;
   if (const size_t known = run.class_names.size()) {
     return static_cast<int64_t>(known);
   }
+  if (source == Source::kCifar10) return std::nullopt;
   if (source == Source::kFolder) return TrainingPictures(run).training.classes;
   const size_t named = RecordClassNames(run).size();
   return named > 0 ? std::optional<int64_t>(named) : std::nullopt;
@@ -158,18 +164,13 @@ bool HasTraining(const RunContext& run) {
   const std::string& data = run.flag("data");
   const auto names = FileSystem::Default().List(data).ValueOrThrow();
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return !ImagesIn(JoinPath(data, name)).empty();
+    return name != "val" && !ImagesIn(JoinPath(data, name)).empty();
   });
 }
 
-// Throws Error for folders that are classes where training knows classes by
-// their numbers alone: which of them is which nobody can say.
-void RequireNumbers(const ImageList& list) {
-  if (list.class_names.empty()) return;
-  throw Error(Code::kInvalidArgument,
-              fmt::format("'{}' has folders for classes, training has numbers "
-                          "of a labels.csv",
-                          list.directory));
+// Of folders that are classes.
+std::string HasFolders(const ImageList& list) {
+  return fmt::format("'{}' has folders for classes", list.directory);
 }
 
 // The pictures in `val`, with the numbers that their classes have in training.
@@ -178,7 +179,11 @@ ImageList ValPictures(const RunContext& run, const std::string& val) {
   if (names.empty() && HasTraining(run)) {
     names = TrainingPictures(run).training.class_names;
     ImageList list = List(val, names);
-    if (names.empty()) RequireNumbers(list);
+    if (names.empty() && !list.class_names.empty()) {
+      // Which of them is which nobody can say.
+      throw Error(Code::kInvalidArgument,
+                  HasFolders(list) + ", training has numbers of a labels.csv");
+    }
     if (names.empty() && list.classes > Classes(run)) {
       throw Error(Code::kInvalidArgument,
                   fmt::format("'{}' has pictures of class {}, training has {} "
@@ -200,9 +205,9 @@ ImageList OtherPictures(const RunContext& run) {
     SplitList split = TrainingPictures(run);
     list = split.validation.paths.empty() ? split.training : split.validation;
   }
-  // What was trained on files and has no names was a labels.csv.
-  const bool by_files = run.trained_on.find("images-") != std::string::npos;
-  if (by_files && run.class_names.empty()) RequireNumbers(list);
+  if (!list.class_names.empty()) {
+    shards::RequireNumbers(run, HasFolders(list));
+  }
   return list;
 }
 
@@ -320,6 +325,34 @@ Dataset FromFiles(ImageList list, const RunContext& run) {
                            ReadOptions(run));
 }
 
+// By CIFAR-10's number of a class: the one that it has in training, for an
+// evaluation; empty where these are the same.
+std::vector<int64_t> CifarNumbers(const RunContext& run) {
+  if (run.mode != Mode::kEval) return {};
+  shards::RequireNumbers(run, "CIFAR-10 names its classes");
+  return shards::Renumbering("CIFAR-10's pictures", kCifarNames,
+                             run.class_names);
+}
+
+Dataset FromCifar10(const RunContext& run) {
+  const Dataset cifar =
+      Shuffled(datasets::Cifar10(run.data_dir, run.mode), run);
+  const std::vector<int64_t> numbers = CifarNumbers(run);
+  const bool as_is = Small(run) && !run.training();
+  if (as_is && numbers.empty()) return cifar;
+  return cifar.MapRandom(run.seed,
+                         [as_is, numbers, sizing = Sizing(Small(run), run)](
+                             Example& example, uint64_t key) {
+                           Tensor& image = example["image"];
+                           if (!as_is) image = sizing.Size(image, key);
+                           if (numbers.empty()) return;
+                           const auto label =
+                               static_cast<size_t>(example["label"].IntAt(0));
+                           example.Set("label", Tensor::Scalar(numbers[label]));
+                         },
+                         {.threads = run.input_threads, .name = "augment"});
+}
+
 Dataset FromRecords(const RunContext& run) {
   const RecordPictures pictures(run);
   return pictures.Records(run).MapRandom(run.seed, pictures.ToPicture(run),
@@ -345,15 +378,7 @@ Dataset Examples(const RunContext& run) {
     case Source::kCifar10:
       break;
   }
-  Dataset cifar = Shuffled(datasets::Cifar10(run.data_dir, run.mode), run);
-  if (!run.training()) return cifar;
-  return cifar.MapRandom(
-      run.seed,
-      [sizing = Sizing(true, run)](Example& example, uint64_t key) {
-        Tensor& image = example["image"];
-        image = sizing.Size(image, key);
-      },
-      {.threads = run.input_threads, .name = "augment"});
+  return FromCifar10(run);
 }
 
 std::vector<double> ClassWeights(const RunContext& run) {
@@ -423,7 +448,9 @@ std::vector<std::string> ClassNames(const RunContext& run) {
     case Source::kCifar10:
       return kCifarNames;
     case Source::kFolder:
-      return TrainingPictures(run).training.class_names;
+      return run.training() || HasTraining(run)
+                 ? TrainingPictures(run).training.class_names
+                 : OtherPictures(run).class_names;
     case Source::kRecords:
       return RecordClassNames(run);
     case Source::kSynthetic:

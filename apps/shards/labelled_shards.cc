@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "apps/shards/class_numbers.h"
 #include "apps/shards/label_offset.h"
 #include "apps/shards/note_once.h"
 #include "apps/shards/shards_in_order.h"
@@ -90,38 +91,6 @@ LabelsOfPictures OtherLabels(const RunContext& run, const std::string& path,
   return LabelsOf(Open(run, path, "validation", how));
 }
 
-// Two classes of one name cannot be told apart by it.
-void RequireUnique(std::vector<std::string> names) {
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice == names.end()) return;
-  throw Error(Code::kInvalidArgument,
-              fmt::format("the shards number their classes otherwise than the "
-                          "training did, and '{}' is the name of two classes",
-                          *twice));
-}
-
-// By the number that a class has in the records: the number that it has in
-// training. Empty where these are the same.
-std::vector<int64_t> Renumbering(const std::vector<std::string>& records,
-                                 const std::vector<std::string>& training) {
-  if (records.empty() || training.empty() || records == training) return {};
-  RequireUnique(records);
-  RequireUnique(training);
-  std::vector<int64_t> numbers;
-  for (const std::string& name : records) {
-    const auto found = std::find(training.begin(), training.end(), name);
-    if (found == training.end()) {
-      throw Error(Code::kInvalidArgument,
-                  fmt::format("the shards have a class '{}', which is none of "
-                              "the {} that were trained",
-                              name, training.size()));
-    }
-    numbers.push_back(found - training.begin());
-  }
-  return numbers;
-}
-
 }  // namespace
 
 struct LabelledShards::State {
@@ -180,7 +149,11 @@ LabelledShards::LabelledShards(const RunContext& run, const std::string& path,
                  .classes = classes.count,
                  .flags = LabelFlags(run)};
   if (state.labels_matter) {
-    state.renumbering = Renumbering(ClassNamesBeside(path), classes.names);
+    const std::vector<std::string> names = ClassNamesBeside(path);
+    if (!names.empty() && classes.names.empty()) {
+      RequireNumbers(run, fmt::format("'{}' names its classes", path));
+    }
+    state.renumbering = Renumbering("the shards", names, classes.names);
     if (!state.renumbering.empty()) {
       state.classes = static_cast<int64_t>(state.renumbering.size());
     }

@@ -148,6 +148,17 @@ bool WriteSecret(const std::string& secret, dist::Pipe& pipe) {
   return bytes == static_cast<ssize_t>(secret.size());
 }
 
+// How all processes of the job know each other, or need not.
+void AddSecurity(const JobPlan& plan,
+                 std::vector<std::pair<std::string, std::string>>& variables) {
+  if (!plan.certificates.empty()) {
+    variables.emplace_back("SLUICE_CERTIFICATES", plan.certificates);
+  }
+  if (plan.allow_plaintext) {
+    variables.emplace_back("SLUICE_ALLOW_PLAINTEXT", "1");
+  }
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> RankVariables(
@@ -173,12 +184,7 @@ std::vector<std::pair<std::string, std::string>> RankVariables(
     }
   }
   if (plan.pin) variables.emplace_back("SLUICE_PINNED", "1");
-  if (!plan.certificates.empty()) {
-    variables.emplace_back("SLUICE_CERTIFICATES", plan.certificates);
-  }
-  if (plan.allow_plaintext) {
-    variables.emplace_back("SLUICE_ALLOW_PLAINTEXT", "1");
-  }
+  AddSecurity(plan, variables);
   return variables;
 }
 
@@ -190,9 +196,7 @@ std::vector<std::pair<std::string, std::string>> ServerVariables(
       {"SLUICE_SERVERS", plan.servers},
       {"SLUICE_SERVER", std::to_string(server)},
       {"SLUICE_JOB", plan.id}};
-  if (!plan.certificates.empty()) {
-    variables.emplace_back("SLUICE_CERTIFICATES", plan.certificates);
-  }
+  AddSecurity(plan, variables);
   return variables;
 }
 

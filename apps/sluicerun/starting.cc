@@ -28,8 +28,9 @@ struct NewCredentials {
   std::vector<std::string> ranks, servers;  // none where the job has none
 };
 NewCredentials MakeCredentials(const JobOptions& options) {
-  // Only handshakes look at it, and these are at the start.
-  constexpr std::chrono::hours kValid(24 * 7);
+  // As long as any job lasts: ranks that meet again, and servers that were
+  // started again, shake hands at any time. Nobody has the authority's key.
+  constexpr std::chrono::hours kValid(24 * 3600);
   const bool wanted = options.tls || !options.hosts.empty();
   if (!wanted || options.allow_plaintext || !options.certificates.empty()) {
     return {};
@@ -107,7 +108,7 @@ void Starting::Lost(int rank) {
 }
 
 bool Starting::SeatElsewhere(int rank) {
-  Seat& seat = seats_[static_cast<size_t>(rank)];
+  Seat& seat = seats_.at(static_cast<size_t>(rank));
   silent_hosts_.insert(seat.host);
   for (size_t i = 0; i < options_.hosts.size(); ++i) {
     if (silent_hosts_.count(i) > 0) continue;
@@ -116,7 +117,7 @@ bool Starting::SeatElsewhere(int rank) {
       const Seat& its = seats_[static_cast<size_t>(other)];
       if (other != rank && its.host == i) taken.insert(its.local_rank);
     }
-    const int slots = options_.hosts[i].slots;
+    const int slots = std::min(options_.hosts[i].slots, options_.size);
     for (int local = 0; local < slots; ++local) {
       if (taken.count(local) > 0) continue;
       seat = {i, local, slots};

@@ -58,7 +58,8 @@ bool RunningRank::out_of_reach() const {
   return remote && signal == kOutOfReach;
 }
 bool RunningRank::unanswered() const {
-  return remote && replaces && signal == 0 && code == kSshFailed;
+  // Servers stay where they were, as others know them.
+  return remote && replaces && !serves() && signal == 0 && code == kSshFailed;
 }
 
 std::string HowItEnded(const RunningRank& rank) {

@@ -99,6 +99,7 @@ class Task final : public Link::Owner {
   struct Half {  // of a link of which one stream has come
     std::string task, number;
     Socket socket;
+    Deadline until;
   };
   // One who is being let in: a thread of its own, since who stands still on the
   // threshold holds up nobody else.

@@ -24,8 +24,10 @@ using std::chrono::milliseconds;
 constexpr milliseconds kIntroduction = std::chrono::seconds(5);
 // How often who admits looks whether to stop.
 constexpr milliseconds kLook(100);
-// Halves of links whose other half never comes.
-constexpr size_t kMostHalves = 64;
+// For the other half of a link: who connects begins it when it has shaken hands
+// for the first, as have all others that come at the same time.
+constexpr milliseconds kForOtherHalf = std::chrono::seconds(60);
+constexpr size_t kMostHalves = 8192;  // of as many tasks
 // At a time; the others wait at the door.
 constexpr size_t kMostAdmissions = 64;
 
@@ -131,8 +133,11 @@ Status Task::AdmitOne(Guest guest) {
   }
   if (who.to) {
     MutexLock lock(mutex_);
+    const Deadline now = std::chrono::steady_clock::now();
+    std::erase_if(halves_, [&](const Half& one) { return one.until < now; });
     if (halves_.size() >= kMostHalves) halves_.erase(halves_.begin());
-    halves_.push_back({who.task, who.number, std::move(guest.socket)});
+    halves_.push_back(
+        {who.task, who.number, std::move(guest.socket), now + kForOtherHalf});
     half_came_.NotifyAll();
     return {};
   }

@@ -87,6 +87,20 @@ Status CannotListen(const std::string& address) {
       fmt::format("cannot listen at {}: {}", address, std::strerror(errno)));
 }
 
+// What may be over when the other host has begun, or the network has come.
+bool MayPass(int error) {
+  constexpr std::array kErrors = {ECONNREFUSED, ETIMEDOUT, ECONNRESET,
+                                  EHOSTUNREACH, EHOSTDOWN, ENETUNREACH,
+                                  ENETDOWN};
+  return std::find(kErrors.begin(), kErrors.end(), error) != kErrors.end();
+}
+
+// Of an error that did not pass.
+std::string Persistent(int error) {
+  if (error == ECONNREFUSED) return "nobody listens there";
+  return error == ETIMEDOUT ? "no answer" : std::strerror(error);
+}
+
 // Errors of one connection, which accept(2) reports in its place.
 bool ConcernsOnlyThePeer(int error) {
   constexpr std::array kErrors = {
@@ -110,15 +124,14 @@ Result<Socket> Socket::Connect(const std::string& host, int port,
     Descriptor connected;
     const int error = TryAll(addresses, deadline, &connected);
     if (error == 0) return Socket(connected.Release());
-    if (error != ECONNREFUSED && error != ETIMEDOUT) {
+    if (!MayPass(error)) {
       return Unavailable(
           fmt::format("cannot connect to {}: {}", where, std::strerror(error)));
     }
     const Deadline now = std::chrono::steady_clock::now();
     if (now >= deadline) {
       return DeadlineExceeded(fmt::format(
-          "cannot connect to {} for so long: {}", where,
-          error == ECONNREFUSED ? "nobody listens there" : "no answer"));
+          "cannot connect to {} for so long: {}", where, Persistent(error)));
     }
     std::this_thread::sleep_until(std::min(deadline, now + kRetry));
   }

@@ -14,6 +14,7 @@
 #include "dist/net/credentials.h"
 #include "dist/servers/admission.h"
 #include "dist/servers/pace.h"
+#include "engine/cpu_features.h"
 #include "engine/device.h"
 #include "engine/thread_annotations.h"
 #include "graph/session/cluster.h"
@@ -57,6 +58,7 @@ class Keeper {
 class Keepers {
  public:
   Result<std::string> Answer(const std::string& text) {
+    if (text == kAskIsa) return ChosenIsa();
     if (IsAdmissionCall(text)) {
       SLUICE_ASSIGN_OR_RETURN(const AdmissionCall call,
                               ParseAdmissionCall(text));

@@ -30,6 +30,10 @@ std::string ServerName(int server);
 // server of a host another one, "/gpu:0", "/gpu:1" and so on.
 std::string DeviceOfServer(const LaunchInfo& info, int server, DeviceType type);
 
+// A question to any server (Cluster::Ask): what it answers is its ChosenIsa
+// (engine/cpu_features.h).
+inline constexpr std::string_view kAskIsa = "instruction set";
+
 // What a server keeps while it lives. `options` say the rest: the name, the
 // token, credentials and where it listens.
 Result<std::unique_ptr<Worker>> StartServer(WorkerOptions options);

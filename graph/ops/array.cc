@@ -10,7 +10,7 @@ namespace sluice {
 namespace {
 
 // What one node may be cut into.
-constexpr int64_t kMostParts = 1 << 16;
+constexpr int64_t kMostParts = (1 << 16) - 1;
 
 // --- Concat, Split, Stack, Unstack -------------------------------------------
 

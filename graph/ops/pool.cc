@@ -13,6 +13,12 @@ namespace {
 
 // Every window must hold at least one element of the image.
 Status CheckPadding(const WindowDim& d) {
+  if (d.input == 0 && d.output > 0) {
+    return InvalidArgument(
+        fmt::format("padding {} and {} around no elements leaves a window "
+                    "nothing to look at",
+                    d.pad_before, d.pad_after));
+  }
   if (d.pad_before < d.window && d.pad_after < d.window) return {};
   return InvalidArgument(
       fmt::format("padding {} and {} leaves a window of {} nothing to look at",

@@ -2,11 +2,36 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "engine/semantics/random.h"
 #include "graph/ops/tables.h"
 
 namespace sluice {
 namespace {
+
+// Whether the numbers between, which are computed in float32 for the halves,
+// are more than one and none is infinite.
+Status CheckRange(DType dtype, const Number& lo, const Number& hi) {
+  if (!(lo <= hi) || hi <= lo) {
+    return InvalidArgument(
+        fmt::format("[{}, {}) is empty", lo.ToString(), hi.ToString()));
+  }
+  SLUICE_RETURN_IF_ERROR(CheckHolds(dtype, lo));
+  if (!IsFloating(dtype)) {
+    // Not itself among the numbers.
+    return CheckHolds(dtype, hi.whole() ? Number(hi.integer() - 1) : hi);
+  }
+  SLUICE_RETURN_IF_ERROR(CheckHolds(dtype, hi));
+  const double length =
+      dtype == DType::kFloat64
+          ? hi.real() - lo.real()
+          : static_cast<float>(hi.real()) - static_cast<float>(lo.real());
+  if (length > 0 && std::isfinite(length)) return {};
+  return InvalidArgument(fmt::format("{} does not have the length of [{}, {})",
+                                     NameOf(ComputeDType(dtype)), lo.ToString(),
+                                     hi.ToString()));
+}
 
 Status RandomShape(InferContext& c) {
   SLUICE_ASSIGN_OR_RETURN(const Shape shape, FullShapeOperand(c, 0));
@@ -23,17 +48,8 @@ Status RandomShape(InferContext& c) {
         "there are no such random numbers of dtype {}", NameOf(dtype)));
   }
   if (uniform) {
-    const Number lo = c.attrs().NumberOf("lo"), hi = c.attrs().NumberOf("hi");
-    if (!(lo <= hi) || hi <= lo) {
-      return InvalidArgument(
-          fmt::format("[{}, {}) is empty", lo.ToString(), hi.ToString()));
-    }
-    if (!IsFloating(dtype)) {
-      SLUICE_RETURN_IF_ERROR(CheckHolds(dtype, lo));
-      // Not itself among the numbers.
-      SLUICE_RETURN_IF_ERROR(
-          CheckHolds(dtype, hi.whole() ? Number(hi.integer() - 1) : hi));
-    }
+    SLUICE_RETURN_IF_ERROR(
+        CheckRange(dtype, c.attrs().NumberOf("lo"), c.attrs().NumberOf("hi")));
   } else if (!(c.attrs().Float("stddev") >= 0)) {
     return InvalidArgument(
         fmt::format("the deviation is {}", c.attrs().Float("stddev")));

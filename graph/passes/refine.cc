@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "graph/passes/passes.h"
+#include "graph/traversal.h"
 
 namespace sluice::passes {
 namespace {
@@ -28,7 +30,11 @@ class Refiner {
       InheritControls(*node);
       SLUICE_RETURN_IF_ERROR(Graph::Infer(*node));
       SLUICE_RETURN_IF_ERROR(CheckConcrete(*node));
-      if (Foldable(*node)) Fold(*node);
+      NoteWritesBefore(*node);
+      if (Foldable(*node)) {
+        WaitForWrites(*node);
+        Fold(*node);
+      }
       if (node->IsConstant()) GiveUpControls(*node);
     }
     if (graph_.nodes().size() > before) graph_.Renumber(new_order_);
@@ -64,6 +70,26 @@ class Refiner {
         node.AddControlInput(control);
       } else if (auto it = given_up_.find(control); it != given_up_.end()) {
         for (Node* inherited : it->second) node.AddControlInput(inherited);
+      }
+    }
+  }
+
+  void NoteWritesBefore(const Node& node) {
+    bool after = false;
+    ForEachDependency(node, [&](const Node& before) {
+      after |= before.mutates() > 0 || after_writes_.contains(&before);
+    });
+    if (after) after_writes_.insert(&node);
+  }
+
+  // A shape is known before what has it is there: of its inputs it keeps the
+  // writes that these waited for, which are then done, and done before.
+  void WaitForWrites(Node& node) {
+    if (!node.op().shape_only || !after_writes_.contains(&node)) return;
+    const auto needed = Needed({&node});
+    for (Node* before : new_order_) {
+      if (before->mutates() > 0 && needed.contains(before)) {
+        node.AddControlInput(before);
       }
     }
   }
@@ -151,6 +177,7 @@ class Refiner {
   std::map<Output, Output> replacements_;
   std::unordered_map<const Node*, std::vector<Node*>> given_up_;
   std::vector<Node*> new_order_;
+  std::unordered_set<const Node*> after_writes_;
 };
 
 }  // namespace

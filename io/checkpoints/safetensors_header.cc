@@ -208,6 +208,25 @@ Result<ParsedHeader> ParseHeader(std::string_view text, size_t data_bytes) {
   return parsed;
 }
 
+Status ReadAll(const ReadableFile& file, uint64_t offset, void* out, size_t n) {
+  SLUICE_ASSIGN_OR_RETURN(const size_t got, file.ReadAt(offset, out, n));
+  if (got == n) return {};
+  return DataLoss(fmt::format("truncated: it ends at byte {}", offset + got));
+}
+
+Result<ParsedHeader> ReadHeader(const ReadableFile& file, uint64_t* data) {
+  std::string text(std::min<uint64_t>(kLengthBytes, file.size()), '\0');
+  SLUICE_RETURN_IF_ERROR(ReadAll(file, 0, text.data(), text.size()));
+  SLUICE_ASSIGN_OR_RETURN(const size_t length, HeaderLength(text));
+  if (file.size() - kLengthBytes < length) {
+    return DataLoss("truncated within the header");
+  }
+  text.resize(length);
+  SLUICE_RETURN_IF_ERROR(ReadAll(file, kLengthBytes, text.data(), length));
+  *data = kLengthBytes + length;
+  return ParseHeader(text, file.size() - *data);
+}
+
 Result<std::string> FileHead(
     std::span<const TensorInfo> tensors, const Metadata& metadata,
     const std::function<Result<uint32_t>(uint32_t crc)>& with_data) {

@@ -1,4 +1,5 @@
-// The header of safetensors files, as text. Internal to io/checkpoints.
+// The header of safetensors files, as text. Internal to io/checkpoints, and to
+// what reads such files row by row.
 #ifndef SLUICE_IO_CHECKPOINTS_SAFETENSORS_HEADER_H_
 #define SLUICE_IO_CHECKPOINTS_SAFETENSORS_HEADER_H_
 
@@ -12,6 +13,7 @@
 
 #include "engine/status.h"
 #include "io/checkpoints/safetensors.h"
+#include "io/files/file.h"
 
 namespace sluice {
 
@@ -35,6 +37,13 @@ struct ParsedHeader {
 };
 // `text` is the header, `data_bytes` what follows it in the file.
 Result<ParsedHeader> ParseHeader(std::string_view text, size_t data_bytes);
+
+// All of `n` bytes from there; kDataLoss where the file ends before.
+Status ReadAll(const ReadableFile& file, uint64_t offset, void* out, size_t n);
+
+// Of a file that is open, whatever its path has become meanwhile; the tensors'
+// data begin at `data`.
+Result<ParsedHeader> ReadHeader(const ReadableFile& file, uint64_t* data);
 
 // The length field and the header of a file whose data are those tensors',
 // padded so that the data are aligned. `with_data` continues the header's

@@ -16,12 +16,6 @@ namespace {
 
 constexpr size_t kBytesAtOnce = 4 << 20;
 
-Status ReadAll(const ReadableFile& file, uint64_t offset, void* out, size_t n) {
-  SLUICE_ASSIGN_OR_RETURN(const size_t got, file.ReadAt(offset, out, n));
-  if (got == n) return {};
-  return DataLoss(fmt::format("truncated: it ends at byte {}", offset + got));
-}
-
 // What lies at `offset`, into a tensor or past it.
 Status ReadData(const ReadableFile& file, uint64_t offset, size_t bytes,
                 char* out, std::string* buffer, uint32_t* crc) {
@@ -54,17 +48,8 @@ Result<Safetensors> Read(const std::string& path, const Leave& leave,
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> opened,
                           files.OpenRead(path));
   const std::shared_ptr<const ReadableFile> file = std::move(opened);
-  std::string text(std::min<uint64_t>(kLengthBytes, file->size()), '\0');
-  SLUICE_RETURN_IF_ERROR(ReadAll(*file, 0, text.data(), text.size()));
-  SLUICE_ASSIGN_OR_RETURN(const size_t length, HeaderLength(text));
-  if (file->size() - kLengthBytes < length) {
-    return DataLoss("truncated within the header");
-  }
-  text.resize(length);
-  SLUICE_RETURN_IF_ERROR(ReadAll(*file, kLengthBytes, text.data(), length));
-  const uint64_t data = kLengthBytes + length;
-  SLUICE_ASSIGN_OR_RETURN(ParsedHeader parsed,
-                          ParseHeader(text, file->size() - data));
+  uint64_t data = 0;
+  SLUICE_ASSIGN_OR_RETURN(ParsedHeader parsed, ReadHeader(*file, &data));
   Safetensors result;
   uint32_t crc = parsed.header_crc;
   std::string buffer;

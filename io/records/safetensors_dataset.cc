@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "io/checkpoints/safetensors.h"
+#include "io/checkpoints/safetensors_header.h"
 #include "io/files/file.h"
 #include "io/records/files_in_turn.h"
 #include "io/sources/datasets.h"
@@ -20,12 +20,8 @@ class RowReader {
   RowReader(const std::string& path, const std::vector<std::string>& names)
       : path_(path),
         file_(FileSystem::Default().OpenRead(path).ValueOrThrow()) {
-    SafetensorsHeader header = ReadSafetensorsHeader(path).ValueOrThrow();
-    if (file_->size() < header.data_bytes) {
-      throw Error(Code::kUnavailable,
-                  fmt::format("'{}' has changed while it was opened", path));
-    }
-    data_begin_ = file_->size() - header.data_bytes;
+    SafetensorsHeader header =
+        WithPath(ReadHeader(*file_, &data_begin_), path).ValueOrThrow().header;
     if (names.empty()) {
       tensors_ = std::move(header.tensors);
     } else {

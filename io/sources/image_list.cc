@@ -42,6 +42,21 @@ void RefuseClassWithoutImages(const std::string& folder,
   // What file systems and zip files of macOS put there by themselves.
   if (name == "lost+found" || name == "__MACOSX") return;
   if (name.starts_with('.')) return;
+  if (SchemeOf(folder).empty()) {
+    // A link to nothing, or what is on a disk that is away, may be a class.
+    namespace fs = std::filesystem;
+    std::error_code why;
+    const fs::file_type type = fs::status(folder, why).type();
+    if (type == fs::file_type::not_found || type == fs::file_type::none) {
+      throw Error(
+          Code::kNotFound,
+          fmt::format("'{}': it may be a class's folder, but cannot be "
+                      "looked into: {}; mend it, or move it away",
+                      folder,
+                      type == fs::file_type::not_found ? "a link to nothing"
+                                                       : why.message()));
+    }
+  }
   if (!IsFolder(folder).ValueOrThrow()) return;
   const auto others = FileSystem::Default().List(folder).ValueOrThrow();
   if (others.empty() && known) return;

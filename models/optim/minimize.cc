@@ -343,9 +343,7 @@ Operation Optimizer::Minimize(Operand loss,
     for (const Operation& reduced :
          ReduceUpdates(graph.updates(), weight, all_reduce_->buckets.others,
                        shared, contributions ? &*contributions : nullptr)) {
-      if ((in_two || shared) && context.finite.valid()) {
-        MakeConditional(reduced, context.finite);
-      }
+      if (context.finite.valid()) MakeConditional(reduced, context.finite);
       context.operations.push_back(reduced);
     }
   }

@@ -53,6 +53,7 @@ Span SpanOf(const std::vector<Line>& lines) {
   Span span;
   bool any = false;
   for (const Line& line : lines) {
+    if (line.count == 0) continue;  // of no result
     for (const Line::Tap& tap : line.taps) {
       const int64_t end = tap.start + (line.count - 1) * line.stride + 1;
       span.begin = any ? std::min(span.begin, tap.start) : tap.start;

@@ -62,6 +62,19 @@ void CheckNoExchange(const std::set<const Node*>& by_leaf) {
   }
 }
 
+// Where workers share variables they write none before they have met.
+void CheckWritesNothing(const std::set<const Node*>& by_leaf) {
+  for (const Node* node : by_leaf) {
+    if (node->mutates() == 0) continue;
+    throw Error(
+        Code::kUnimplemented,
+        fmt::format("'{}' updates '{}', and gradients are of what it "
+                    "wrote: not where workers share variables, on "
+                    "parameter servers or in pipeline stages ({})",
+                    node->name(), node->input(0).name(), node->location()));
+  }
+}
+
 // Of what is written beside the training's own updates nothing may be left out.
 void CheckUpdates(const Node& update, const std::set<const Node*>& by_leaf) {
   if (update.mutates() > 0 && !by_leaf.contains(&update)) {
@@ -113,8 +126,12 @@ LeafSteps::LeafSteps(const Graph& graph, Session& session,
   CheckNoExchange(by_leaf_);
   // With stages, and servers, leaves write nothing (AllReduceOptions::shared).
   const bool staged = workers.stages() > 1;
-  for (const Operation& update : graph.updates()) {
-    if (!staged && !options_.served) CheckUpdates(update.node(), by_leaf_);
+  if (staged || options_.served) {
+    CheckWritesNothing(by_leaf_);
+  } else {
+    for (const Operation& update : graph.updates()) {
+      CheckUpdates(update.node(), by_leaf_);
+    }
   }
   if (options_.mirrored.any()) {
     std::vector<Output> computed = InputsOf(reductions_);
@@ -192,10 +209,10 @@ void LeafSteps::Update(std::span<const Tensor> means) {
       updates_[device].step.Run(means, updates_[device].rate);
     });
   }
-  if (updates()) learning_rate_ = updates_[0].rate[0].At(0);
   if (!options_.served) return;
+  if (updates()) served_rate_ = updates_[0].rate[0].At(0);
   // Nobody reads what is on servers before it is written.
-  workers_.TakeFromFirst("update", &learning_rate_, sizeof(learning_rate_));
+  workers_.TakeFromFirst("update", &served_rate_, sizeof(served_rate_));
   // Who updates counts by that, and dropout goes by it.
   Session& session = mirrors_->session(0);
   if (!updates()) session.set_step(session.step() + 1);

@@ -61,7 +61,9 @@ class LeafSteps {
   // Of the last step, of all workers. Where these have stages each alone knows
   // it that has the loss.
   double loss() const { return loss_; }
-  double learning_rate() const { return learning_rate_; }
+  double learning_rate() const {
+    return options_.served ? served_rate_ : updates_[0].rate[0].At(0);
+  }
   // Of the first device.
   const LeafGradients::Seconds& seconds() const {
     return gradients_[0]->seconds();
@@ -91,7 +93,7 @@ class LeafSteps {
     std::vector<Tensor> rate;
   };
   std::vector<Updating> updates_;
-  double loss_ = 0, learning_rate_ = 0;
+  double loss_ = 0, served_rate_ = 0;
 };
 
 }  // namespace sluice

@@ -162,8 +162,9 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   if (options_.servers.any()) CheckServers();
   workers_.RequireSame("number of virtual workers",
                        fmt::format("{}", options.virtual_workers));
-  // Each updates variables of its own, which have to stay the same.
-  if (!options.servers.any()) {
+  // Each updates variables of its own, which have to stay the same, or its
+  // leaves are to have the bits of any other's.
+  if (!options.servers.any() || workers_.in_leaves()) {
     workers_.RequireSame("instruction set (SLUICE_ISA)", ChosenIsa());
     workers_.RequireSame("kind of device", NameOf(OwnDevice(options_).type));
   }

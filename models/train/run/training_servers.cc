@@ -3,11 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
 #include "dist/servers/placement.h"
+#include "dist/servers/server.h"
+#include "engine/cpu_features.h"
 #include "graph/ops/elementwise.h"
+#include "graph/traversal.h"
 #include "models/optim/contributions.h"
 #include "models/optim/gradient_hooks.h"
 #include "models/optim/loss_scale.h"
@@ -17,20 +19,49 @@
 namespace sluice {
 namespace {
 
-// The exchanges with other workers that `end` waits for.
+// The exchanges with other workers that `end` waits for, in the graph's order.
 std::vector<Operation> CollectivesBefore(const Operation& end) {
+  const auto needed = Needed({&end.node()});
   std::vector<Operation> collectives;
-  std::set<Node*> seen;
-  std::vector<Node*> open = {&end.node()};
-  while (!open.empty()) {
-    Node* const node = open.back();
-    open.pop_back();
-    if (!seen.insert(node).second) continue;
-    if (node->op().collective) collectives.emplace_back(node);
-    for (const Output& input : node->inputs()) open.push_back(&input.node());
-    for (Node* before : node->control_inputs()) open.push_back(before);
+  for (const auto& node : end.node().graph().nodes()) {
+    if (!node->op().collective || !needed.contains(node.get())) continue;
+    collectives.emplace_back(node.get());
   }
   return collectives;
+}
+
+// Each worker of several does `ends` of its own; where these were of what an
+// update wrote, each would write that on the servers while others read it.
+void CheckWritesNothing(const std::vector<Operation>& ends) {
+  std::vector<const Node*> before;
+  for (const Operation& end : ends) {
+    ForEachDependency(end.node(),
+                      [&](const Node& node) { before.push_back(&node); });
+  }
+  for (const Node* node : Needed(before)) {
+    if (node->mutates() == 0) continue;
+    throw Error(
+        Code::kUnimplemented,
+        fmt::format("'{}' updates '{}', and what workers exchange is "
+                    "of what it wrote: not with variables on parameter "
+                    "servers ({})",
+                    node->name(), node->input(0).name(), node->location()));
+  }
+}
+
+// They update, and virtual workers have the bits of any other process.
+void RequireSameIsa(const TrainingServers& servers) {
+  for (size_t i = 0; i < servers.devices.size(); ++i) {
+    const std::string name = dist::ServerName(static_cast<int>(i));
+    const std::string isa =
+        servers.cluster->Ask(name, std::string(dist::kAskIsa)).ValueOrThrow();
+    if (isa == ChosenIsa()) continue;
+    throw Error(Code::kFailedPrecondition,
+                fmt::format("virtual workers have the same bits by one "
+                            "instruction set alone (SLUICE_ISA): {} computes "
+                            "with {}, this worker with {}",
+                            name, isa, ChosenIsa()));
+  }
 }
 
 }  // namespace
@@ -47,6 +78,7 @@ void TrainingRun::CheckServers() const {
                 "virtual workers do each step together: use --consistency "
                 "sync without backup workers");
   }
+  if (workers_.in_leaves()) RequireSameIsa(options_.servers);
   workers_.RequireSame(
       "use of parameter servers",
       fmt::format(
@@ -107,6 +139,13 @@ SessionOptions TrainingRun::PlaceTraining() {
                     "use --consistency sync{} ({})",
                     node->name(), backed_ ? " without backup workers" : "",
                     node->location()));
+  }
+  if (backed_) {
+    const Node& own = ContributionOf(graph_, workers_.rank()).node();
+    const auto& puts = own.control_inputs();
+    CheckWritesNothing(std::vector<Operation>(puts.begin(), puts.end()));
+  } else if (!apart_ && workers_.several() && !workers_.in_leaves()) {
+    CheckWritesNothing(CollectivesBefore(train_));
   }
   std::vector<Output> decided;
   if (backed_) decided = {AdmittedWorkers(graph_), AdmittedWeight(graph_)};

@@ -152,7 +152,8 @@ void CutOff(int net, const std::string& slots, bool more, int size,
   REQUIRE(third != nullptr);
   std::string list = fmt::format("{}:{},{}:{}", hosts.AddressOf(0), slots,
                                  hosts.AddressOf(1), slots);
-  if (more) list += fmt::format(",{}:{}", hosts.AddressOf(2), slots);
+  // Which has room for more than the job.
+  if (more) list += fmt::format(",{}:8", hosts.AddressOf(2));
   StruckJob what =
       JobOf(size, 1, restarts, {At(0, Harm::kTell, Phase::kReading, 60)});
   // The other comes some ten seconds after, for which ssh waits for the one

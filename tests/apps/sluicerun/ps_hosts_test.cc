@@ -15,6 +15,7 @@
 #include "tests/support/newest_tensors.h"
 #include "tests/support/required.h"
 #include "tests/support/sshd.h"
+#include "tests/support/stand_in_ssh.h"
 
 namespace sluice {
 namespace {
@@ -72,6 +73,39 @@ TEST_CASE("servers of hosts are told who they are, and where others are") {
   CHECK(testing::Lines(outcome.out) == 6);
   CHECK(Contains(outcome.out,
                  "SLUICE_SERVERS=a:PORT1,b:PORT2,a:PORT3 SLUICE_SERVER=1"));
+  const testing::Outcome plain = testing::RunProgram(
+      kLauncher,
+      {"-H", "a:2,b", "--ps", "3", "--dry-run", "--allow-plaintext", "p"});
+  CAPTURE(plain.out);
+  size_t told = 0;
+  for (size_t at = 0; (at = plain.out.find("SLUICE_ALLOW_PLAINTEXT=1", at)) !=
+                      std::string::npos;
+       ++at) {
+    ++told;
+  }
+  CHECK(told == 6);
+}
+
+// Ranks are seated on other hosts then; servers are where they were said to be.
+TEST_CASE("a server whose host answers no more has ended, and no rank has") {
+  const testing::StandInSsh ssh(
+      "[ $1 = 127.0.0.1 ] && exec /bin/sh -c \"$2\"; "
+      "[ -e $at/answered ] && exit 255; "
+      ": >$at/answered; exec /bin/sh -c \"$2\"");
+  const testing::Outcome outcome = testing::RunProgram(
+      kLauncher,
+      Joined(ssh.Options(),
+             {"-n", "1", "--ps", "2", "--max-restarts", "2", "/bin/sh", "-c",
+              "[ \"$SLUICE_SERVER\" = 1 ] || exec sleep 1000; sleep 0.2; "
+              "kill -9 $$"}));
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 255);
+  CHECK(Contains(outcome.err,
+                 "parameter server 1 on 127.0.0.2 ended by SIGKILL; started "
+                 "again (restart 1 of 2)"));
+  CHECK(Contains(outcome.err,
+                 "parameter server 1 on 127.0.0.2 ended with code 255"));
+  CHECK_FALSE(Contains(outcome.err, "rank -1"));
 }
 
 // The launcher cannot tell them: they hear from themselves that it is silent.

@@ -1,6 +1,7 @@
 // Links between tasks: made by who may, with certificates or without, mended
 // where they break, and gone when they have ended.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -226,8 +227,8 @@ TEST_CASE("workers that connect to each other at once understand each other") {
   }
 }
 
-// Of a member that is stopped, or cut off, at any point of its coming.
-Socket Begun(int port, int words) {
+// One that has said who it is, or is about to.
+Socket Greeted(int port) {
   const Deadline soon = After(std::chrono::seconds(5));
   Socket socket = Socket::Connect("127.0.0.1", port, soon).ValueOrThrow();
   Hello hello;
@@ -235,13 +236,24 @@ Socket Begun(int port, int words) {
   hello.version = SLUICE_VERSION;
   hello.lane = Lane::kTask;
   ThrowIfError(SendHello(hello, socket, soon));
-  if (words == 0) return socket;
-  // Of the first stream of a link, or of the second, before which none came.
-  const std::string who =
-      words == 1 ? R"({"task": "late", "number": "1", "to": true})"
-                 : R"({"task": "late", "number": "2", "to": false})";
-  ThrowIfError(SendText(FrameKind::kCall, 0, who, 0, socket, soon));
   return socket;
+}
+
+// A stream of the link of that number: its first, or the second.
+Socket StreamOf(int port, int number, bool first) {
+  Socket socket = Greeted(port);
+  const std::string who =
+      fmt::format(R"({{"task": "late", "number": "{}", "to": {}}})", number,
+                  first ? "true" : "false");
+  ThrowIfError(SendText(FrameKind::kCall, 0, who, 0, socket,
+                        After(std::chrono::seconds(5))));
+  return socket;
+}
+
+// Of a member that is stopped, or cut off, at any point of its coming: before
+// the second stream of its own none came.
+Socket Begun(int port, int words) {
+  return words == 0 ? Greeted(port) : StreamOf(port, words, words == 1);
 }
 
 TEST_CASE("members that stand still on the threshold hold up nobody") {
@@ -257,6 +269,25 @@ TEST_CASE("members that stand still on the threshold hold up nobody") {
   // Who says nothing is sent away in the end, and was not waited for.
   char byte = 0;
   CHECK(recv(still.back().descriptor(), &byte, 1, MSG_DONTWAIT) == -1);
+}
+
+// Of a large job's workers each begins with the first streams of its links.
+TEST_CASE("as many links as there may be are begun before any is whole") {
+  const Watchdog watchdog;
+  const Workers workers(1, Transport::kAuto);
+  const int port = workers.addresses()[0].port;
+  constexpr int kLinks = 100;
+  std::vector<Socket> first, second;
+  for (int i = 0; i < kLinks; ++i) first.push_back(StreamOf(port, i, true));
+  for (int i = 0; i < kLinks; ++i) {
+    second.push_back(StreamOf(port, i, false));
+    CAPTURE(i);
+    // Who was let in hears who that is.
+    const auto said =
+        ReceiveHeader(second.back(), After(std::chrono::seconds(20)));
+    REQUIRE(said.ok());
+    CHECK(said->kind == FrameKind::kCall);
+  }
 }
 
 TEST_CASE("masters that come and go leave no files open") {

@@ -149,6 +149,14 @@ TEST_CASE("padding that fills a window is refused") {
                                    .explicit_padding = {2, 0, 0, 0}}),
                        doctest::Contains("nothing to look at"), Error);
   CHECK_THROWS_AS(MaxPool(x, {.window = {5, 5}}), Error);
+  // Of an image without elements too, but where there is no window.
+  const Output none = graph.Placeholder("none", DType::kFloat32, {1, 0, 4, 1});
+  CHECK_THROWS_WITH_AS(MaxPool(none, {.strides = {1, 1},
+                                      .padding = Padding::kExplicit,
+                                      .explicit_padding = {1, 1, 0, 0}}),
+                       doctest::Contains("around no elements"), Error);
+  CHECK(MaxPool(none, {.padding = Padding::kSame}).shape() ==
+        Shape{1, 0, 2, 1});
 }
 
 TEST_CASE("global average") {

@@ -211,6 +211,14 @@ TEST_CASE("Bits do not depend on the number of threads") {
 TEST_CASE("Impossible distributions are refused") {
   Graph graph;
   CHECK_THROWS_AS(RandomUniform(graph, {2}, 1, 1), Error);
+  // Whose length, or ends, the dtype does not have.
+  CHECK_THROWS_AS(RandomUniform(graph, {2}, -3e38, 3e38), Error);
+  CHECK_THROWS_AS(RandomUniform(graph, {2}, 0, 1e39), Error);
+  CHECK_THROWS_AS(RandomUniform(graph, {2}, 1, 1 + 1e-12), Error);
+  CHECK_THROWS_AS(RandomUniform(graph, {2}, 0, 1e5, DType::kFloat16), Error);
+  CHECK_THROWS_AS(RandomUniform(graph, {2}, -INFINITY, 0), Error);
+  CHECK_NOTHROW(RandomUniform(graph, {2}, -1e38, 1e38));
+  CHECK_NOTHROW(RandomUniform(graph, {2}, -3e38, 3e38, DType::kFloat64));
   CHECK_THROWS_AS(RandomUniform(graph, {2}, 0, 1, DType::kBool), Error);
   CHECK_THROWS_AS(RandomUniform(graph, {2}, 0, 1e10, DType::kInt32), Error);
   CHECK_THROWS_AS(RandomNormal(graph, {2}, 0, -1), Error);

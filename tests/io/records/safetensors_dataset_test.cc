@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "io/checkpoints/safetensors.h"
+#include "io/files/fault_file_system.h"
 #include "io/files/file.h"
+#include "io/files/schemes.h"
 #include "tests/support/error_text.h"
 #include "tests/support/random_bytes.h"
 #include "tests/support/temporary_folder.h"
@@ -133,6 +135,48 @@ TEST_CASE("resumed with the same file, not with another") {
              .MakeIterator()
              .Restore(position)
              .ok());
+}
+
+// Whose files are others right after they were opened.
+class Replaced final : public FaultFileSystem {
+ public:
+  explicit Replaced(std::string bytes) : bytes_(std::move(bytes)) {}
+  Result<std::unique_ptr<ReadableFile>> OpenRead(
+      const std::string& path) override {
+    auto opened = FaultFileSystem::OpenRead(path);
+    REQUIRE(WriteAtomically(path, bytes_).ok());
+    return opened;
+  }
+
+ private:
+  const std::string bytes_;
+};
+
+TEST_CASE("rows are those of the file that was opened, with its header") {
+  std::mt19937 random(7);
+  const TemporaryFolder dir;
+  const auto bytes = [&](const NamedTensor& tensor) {
+    REQUIRE(WriteSafetensors(dir / "f", std::vector{tensor}).ok());
+    return FileSystem::Posix().Read(dir / "f").ValueOrThrow();
+  };
+  const Tensor all = RandomTensor(random, DType::kInt64, {100, 3});
+  const std::string first = bytes({"a", all});
+  static Replaced files(
+      bytes({"a", RandomTensor(random, DType::kInt64, {50, 6})}));
+  RegisterScheme("replaced", files);
+  const std::string path = "replaced://folder/f";
+  REQUIRE(files.MakeDirectories("replaced://folder").ok());
+  REQUIRE(files.WriteAtomically(path, first).ok());
+  const Dataset rows = datasets::Safetensors(path);
+  REQUIRE(rows.cardinality() == 100);
+  Iterator iterator = rows.MakeIterator();
+  Example example;
+  for (int64_t i = 0; i < 100; ++i) {
+    REQUIRE(iterator.Next(&example).ValueOrThrow());
+    for (int64_t j = 0; j < 3; ++j) {
+      CHECK(example["a"].IntAt(j) == all.IntAt(3 * i + j));
+    }
+  }
 }
 
 TEST_CASE("files that are none, do not fit, or change") {

@@ -195,6 +195,28 @@ TEST_CASE("a class's folder without images is refused, not passed over") {
   }
 }
 
+TEST_CASE("a class's folder that is not to be had is refused, too") {
+  const TemporaryFolder folder;
+  for (const char* name : {"ant", "bee"}) {
+    std::filesystem::create_directory(folder / name);
+    std::ofstream(folder / (name + std::string("/1.png"))) << "x";
+  }
+  const std::string link = folder / "cat";
+  for (const std::string& to : {folder / "away", link}) {  // which is a loop
+    CAPTURE(to);
+    std::filesystem::create_directory_symlink(to, link);
+    for (const std::vector<std::string>& names :
+         {std::vector<std::string>{}, {"ant", "bee", "cat"}}) {
+      CHECK_THROWS_WITH_AS(ListImages(folder.path(), names),
+                           doctest::Contains("cannot be looked into"), Error);
+    }
+    std::filesystem::remove(link);
+  }
+  // As hidden folders are, what is none is passed over.
+  std::filesystem::create_directory_symlink(folder / "away", folder / ".cat");
+  CHECK(ListImages(folder.path()).classes == 2);
+}
+
 // The list of a folder with this labels.csv, and the files in it.
 ImageList Labelled(const std::string& csv) {
   const TemporaryFolder folder;

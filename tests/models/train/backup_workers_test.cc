@@ -18,6 +18,7 @@
 
 #include "models/optim/contributions.h"
 #include "models/train/hooks/hooks.h"
+#include "tests/support/centred_model.h"
 #include "tests/support/error_text.h"
 #include "tests/support/served_training.h"
 
@@ -469,6 +470,9 @@ TEST_CASE("what cannot be is said before the first step") {
     return spec;
   };
   CHECK(Contains(error(1, wrong), "sparse rows"));
+  wrong.spec = [](int) { return testing::CentredSpec(); };
+  CHECK(
+      Contains(error(1, wrong), "updates 'centre', and what workers exchange"));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "models/train/hooks/hooks.h"
 #include "models/train/hooks/plateau.h"
 #include "models/train/run/leaf_steps.h"
+#include "tests/support/centred_model.h"
 #include "tests/support/error_text.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/worker_threads.h"
@@ -251,6 +252,9 @@ TEST_CASE("what stages are not made for is refused") {
     return spec;
   };
   CHECK(Contains(errors({2, 1}, placed), "places none of its ops"));
+  Task moved = ToyTask(4, 1);
+  moved.spec = [](int) { return testing::CentredSpec(); };
+  CHECK(Contains(errors({2, 1}, moved), "not where workers share variables"));
 }
 
 }  // namespace

@@ -4,9 +4,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "dist/servers/server.h"
+#include "engine/cpu_features.h"
+#include "tests/support/error_text.h"
 #include "tests/support/served_training.h"
 
 namespace sluice {
@@ -94,6 +100,50 @@ TEST_CASE("any number of them goes on where another stopped, or none") {
       CAPTURE(workers);
       return TrainCut(servers, workers, task)[0];
     });
+  }
+}
+
+// Servers as they are, but that one of them says that it computes with another
+// instruction set.
+class OfAnotherIsa final : public Cluster {
+ public:
+  OfAnotherIsa(std::shared_ptr<Cluster> servers, std::string which)
+      : servers_(std::move(servers)), which_(std::move(which)) {}
+  Result<std::unique_ptr<ClusterSession>> Open(
+      const Request& request) override {
+    return servers_->Open(request);
+  }
+  Result<std::string> Ask(const std::string& task,
+                          const std::string& text) override {
+    SLUICE_ASSIGN_OR_RETURN(std::string answer, servers_->Ask(task, text));
+    if (text != dist::kAskIsa) return answer;
+    CHECK(answer == ChosenIsa());
+    return task == which_ ? "z80" : answer;
+  }
+
+ private:
+  const std::shared_ptr<Cluster> servers_;
+  const std::string which_;
+};
+
+TEST_CASE("servers of another instruction set are refused") {
+  for (const int64_t leaves : {0, 2}) {
+    CAPTURE(leaves);
+    Task task = WideTask(0, 1);
+    task.options = [&](int) { return Virtual(leaves); };
+    const std::vector<Trained> all =
+        TrainOn(2, 2, kSync, task, [](TrainingServers& servers) {
+          servers.cluster =
+              std::make_shared<OfAnotherIsa>(servers.cluster, "/job:ps/task:1");
+        });
+    // Without leaves only the servers update, and by one alone each variable.
+    for (const Trained& each : all) {
+      CHECK(testing::Contains(each.error, leaves > 0
+                                              ? "/job:ps/task:1 computes with "
+                                                "z80, this worker with "
+                                              : ""));
+      CHECK(each.error.empty() == (leaves == 0));
+    }
   }
 }
 

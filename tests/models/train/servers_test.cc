@@ -13,6 +13,7 @@
 
 #include "models/train/hooks/hooks.h"
 #include "models/train/hooks/plateau.h"
+#include "tests/support/centred_model.h"
 #include "tests/support/error_text.h"
 #include "tests/support/served_training.h"
 
@@ -243,6 +244,52 @@ TEST_CASE("workers at random speeds meet to save, evaluate, lower and stop") {
   }
 }
 
+// Due at a step that rounds of three go past.
+TEST_CASE(
+    "an evaluation that a training was stopped before comes first after") {
+  class Told final : public StopToken {
+   public:
+    std::string Reason() const override { return told ? "told to" : ""; }
+    std::atomic<bool> told = false;
+  };
+  class Note final : public Hook {
+   public:
+    explicit Note(std::vector<int64_t>& steps) : steps_(steps) {}
+    void AfterEvaluation(TrainingRun& run, const Evaluation&) override {
+      if (run.workers().leads()) steps_.push_back(run.step());
+    }
+
+   private:
+    std::vector<int64_t>& steps_;
+  };
+  TemporaryFolder folder;
+  Told told;
+  std::vector<int64_t> evaluated;
+  Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(2)};
+  task.run.batch_size = 25;  // of 250: due at 5, 10 and so on
+  task.options = [&](int) {
+    return TrainingOptions{
+        .log_dir = folder / "log", .evaluate_every = 0.5, .stop = &told};
+  };
+  task.add_hooks = [&](Trainer& trainer) {
+    trainer.AddHook(std::make_unique<Note>(evaluated));
+  };
+  task.after_step = [&](int, TrainingRun& run) {
+    if (run.step() == 6) told.told = true;
+  };
+  for (const Trained& each : TrainOn(1, 3, kAnyLead, task)) {
+    CHECK(each.error == "");
+    CHECK(each.result.steps == 6);
+  }
+  CHECK(evaluated.empty());
+  task.after_step = nullptr;
+  told.told = false;
+  for (const Trained& each : TrainOn(1, 3, kAnyLead, task)) {
+    REQUIRE(each.error == "");
+  }
+  CHECK(evaluated == std::vector<int64_t>{6, 12, 15, 21});
+}
+
 TEST_CASE("what cannot be is said before the first step") {
   const auto error = [](Lead lead, const Task& task) {
     const std::vector<Trained> all = TrainOn(1, 2, lead, task);
@@ -281,6 +328,12 @@ TEST_CASE("what cannot be is said before the first step") {
   };
   CHECK(Contains(error(kAnyLead, meets),
                  "'met' is for workers that do each step together"));
+  Task moved = task;
+  moved.spec = [](int) { return testing::CentredSpec(); };
+  CHECK(Contains(error(kSync, moved),
+                 "updates 'centre', and what workers exchange"));
+  moved.options = [](int) { return TrainingOptions{.virtual_workers = 2}; };
+  CHECK(Contains(error(kSync, moved), "not where workers share variables"));
   task.options = [](int) { return TrainingOptions{.virtual_workers = 2}; };
   CHECK(Contains(error(kAnyLead, task), "virtual workers do each step"));
 }

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <random>
@@ -368,6 +369,54 @@ TEST_CASE("workers that were started differently are told apart") {
   for (const Trained& each : TrainWith(3, task)) {
     CHECK(Contains(each.error, "batches of 2"));
   }
+}
+
+// Three shares of unequal weights, whose mean of one number need not have its
+// bits.
+TEST_CASE(
+    "a step that overflows leaves statistics as they were, on any worker") {
+  Task task{.run = ToyRun(2)};
+  task.run.batch_size = 16;
+  task.spec = [](int) {
+    TrainerSpec spec = ToySpec();
+    spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
+      ModelSpec model = testing::Network(scope, in, run);
+      model.loss = 100.0f * model.loss;
+      return model;
+    };
+    spec.optimizer = [](const RunContext&) {
+      return optimizers::Momentum(0.0005, 0.9)
+          .WithLossScaling({.initial = 0x1p127, .window = 2});
+    };
+    return spec;
+  };
+  struct Seen {
+    double skipped = 0;
+    std::vector<Tensor> statistics;
+  };
+  std::vector<Seen> before(3);
+  std::atomic<int> compared = 0;
+  task.after_step = [&](int rank, TrainingRun& run) {
+    run.Finish();
+    const auto value = [&](const char* name) {
+      return run.session().Read(run.graph().Get(name)).Clone();
+    };
+    const Seen now = {
+        value("loss_scale/skipped_steps").At(0),
+        {value("norm/running_mean"), value("norm/running_variance")}};
+    Seen& last = before[static_cast<size_t>(rank)];
+    for (size_t i = 0; i < last.statistics.size(); ++i) {
+      const bool same = now.statistics[i].BitEqual(last.statistics[i]);
+      CHECK(same == (now.skipped > last.skipped));
+      ++compared;
+    }
+    last = now;
+  };
+  for (const Trained& each : TrainWith(3, task)) {
+    REQUIRE(each.error == "");
+    CHECK(each.variables.at("loss_scale/skipped_steps").At(0) > 3);
+  }
+  CHECK(compared > 30);
 }
 
 }  // namespace

@@ -240,6 +240,34 @@ TEST_CASE("every kernel gives the sums of the definition") {
   }
 }
 
+// Nothing is written beside what there is, and gradients are zeros.
+TEST_CASE("images without pixels have sums without products") {
+  for (const int64_t stride : {1, 2, 5}) {
+    for (const int64_t groups : {1, 2, 8}) {
+      for (const auto& [h, w] : {std::pair(0, 8), {8, 0}, {0, 0}}) {
+        Built built;
+        Build({1,
+               h,
+               w,
+               8,
+               3,
+               3,
+               8,
+               {.strides = {stride, stride}, .groups = groups}},
+              &built);
+        for (const Expected& op : built.ops) {
+          for (const KernelDef* def : KernelTable::Global().FindAll(
+                   SpecOf(*op.node, true), DeviceType::kCpu)) {
+            INFO(h, "x", w, " by ", stride, ", groups ", groups, " ",
+                 op.node->op().name, " ", def->provider);
+            CHECK(Error(Run(*def, op)[0], op.result) == 0);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("what is prepared of constant weights changes no sum") {
   for (size_t i = 0; i < std::size(kCases); ++i) {
     Built built;

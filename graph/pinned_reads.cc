@@ -1,0 +1,69 @@
+#include "graph/pinned_reads.h"
+
+#include <algorithm>
+
+#include "graph/ops/control.h"
+#include "graph/traversal.h"
+
+namespace sluice {
+
+PinnedReads::PinnedReads(const std::vector<Output>& ys) {
+  std::vector<const Node*> roots;
+  for (const Output& y : ys) roots.push_back(&y.node());
+  for (const Node* node : Needed(roots)) {
+    if (node->IsInitializer()) continue;
+    for (int i = 0; i < node->mutates(); ++i) {
+      if (node->input(i).node().IsVariable()) written_.insert(node->input(i));
+    }
+  }
+}
+
+Output PinnedReads::Of(const Node& node, const Output& variable) {
+  Output& read = reads_[{&node, variable}];
+  if (read.valid()) return read;
+  // Depends on the writes that the node does, and on no others.
+  std::vector<Operation> before;
+  for (const Output& input : node.inputs()) {
+    if (!input.node().IsVariable()) before.emplace_back(input);
+  }
+  for (Node* control : node.control_inputs()) before.emplace_back(control);
+  Graph& graph = variable.graph();
+  const ControlScope after(graph, before);
+  const DeviceScope there(graph, variable.node().device());
+  read = Identity(variable, "pinned");
+  return read;
+}
+
+std::vector<Output> PinnedReads::InputsOf(const Node& node) {
+  std::vector<Output> inputs = node.inputs();
+  for (Output& input : inputs) Replace(node, &input);
+  return inputs;
+}
+
+void PinnedReads::Pin(const Node& node, size_t begin,
+                      std::vector<Output>* outputs) {
+  if (written_.empty()) return;
+  const auto& nodes = node.graph().nodes();
+  for (size_t n = begin; n < nodes.size(); ++n) {
+    Node& added = *nodes[n];
+    for (int i = added.mutates(); i < added.num_inputs(); ++i) {
+      Output input = added.input(i);
+      Replace(node, &input);
+      if (!(input == added.input(i))) added.set_input(i, input);
+    }
+  }
+  for (Output& output : *outputs) {
+    if (output.valid()) Replace(node, &output);
+  }
+}
+
+void PinnedReads::Replace(const Node& node, Output* output) {
+  const auto& inputs = node.inputs();
+  if (!Concerns(*output) ||
+      std::find(inputs.begin(), inputs.end(), *output) == inputs.end()) {
+    return;
+  }
+  *output = Of(node, *output);
+}
+
+}  // namespace sluice
