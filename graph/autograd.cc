@@ -143,12 +143,6 @@ std::vector<RowsGradient> GradientsByRows(const std::vector<Output>& ys,
   NameScope scope(graph, "gradients");
   const NodeSet on_path = DependsOn(graph, xs);
 
-  PinnedReads pinned(ys);
-  std::optional<Recomputation> recomputation;
-  if (options.recompute != Recompute::kNone) {
-    recomputation.emplace(Leading(ys, on_path), options.recompute, pinned);
-  }
-
   const std::set<Output> by_rows =
       tables.empty() ? std::set<Output>()
                      : ReadByRows(ys, tables, Leading(ys, on_path));
@@ -163,6 +157,16 @@ std::vector<RowsGradient> GradientsByRows(const std::vector<Output>& ys,
     }
     if (i < seeds.size()) CheckSeed(ys[i], seeds[i]);
     terms[ys[i]].push_back(i < seeds.size() ? seeds[i] : OnesLike(ys[i]));
+  }
+  // The seeds may wait for writes, too, also those of the scope around this.
+  std::vector<Output> given = ys;
+  for (const auto& [y, seeds_of_y] : terms) {
+    given.insert(given.end(), seeds_of_y.begin(), seeds_of_y.end());
+  }
+  PinnedReads pinned(given);
+  std::optional<Recomputation> recomputation;
+  if (options.recompute != Recompute::kNone) {
+    recomputation.emplace(Leading(ys, on_path), options.recompute, pinned);
   }
   auto total = [&](const Output& output) {
     auto it = terms.find(output);
@@ -201,7 +205,9 @@ std::vector<RowsGradient> GradientsByRows(const std::vector<Output>& ys,
     const Node& seen = recomputation ? recomputation->Twin(node, first) : node;
     NameScope inner(graph, node.name());
     if (by_rows.contains(node.input(0))) {
-      row_terms[node.input(0)].push_back({dy[0], node.op().rows_taken(seen)});
+      Outputs rows = {node.op().rows_taken(seen)};
+      pinned.Pin(node, graph.nodes().size(), &rows);
+      row_terms[node.input(0)].push_back({dy[0], rows[0]});
       continue;
     }
     (void)pinned.InputsOf(node);  // before what reads them

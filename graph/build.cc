@@ -172,7 +172,12 @@ Result<std::vector<TensorType>> Graph::InferredTypes(const Node& node) {
 
 Status Graph::Infer(Node& node) {
   SLUICE_ASSIGN_OR_RETURN(node.outputs_, InferredTypes(node));
-  return {};
+  // As many as an Instruction counts (engine/runtime/plan.h).
+  constexpr int kMost = UINT16_MAX;
+  if (node.num_inputs() <= kMost && node.num_outputs() <= kMost) return {};
+  return InvalidArgument(
+      fmt::format("{}: {} inputs and {} outputs, of which there may be {}",
+                  node.name(), node.num_inputs(), node.num_outputs(), kMost));
 }
 
 Node& Graph::Add(NodeRequest request, Location location) {

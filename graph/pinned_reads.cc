@@ -7,9 +7,9 @@
 
 namespace sluice {
 
-PinnedReads::PinnedReads(const std::vector<Output>& ys) {
+PinnedReads::PinnedReads(const std::vector<Output>& given) {
   std::vector<const Node*> roots;
-  for (const Output& y : ys) roots.push_back(&y.node());
+  for (const Output& output : given) roots.push_back(&output.node());
   for (const Node* node : Needed(roots)) {
     if (node->IsInitializer()) continue;
     for (int i = 0; i < node->mutates(); ++i) {
@@ -21,16 +21,17 @@ PinnedReads::PinnedReads(const std::vector<Output>& ys) {
 Output PinnedReads::Of(const Node& node, const Output& variable) {
   Output& read = reads_[{&node, variable}];
   if (read.valid()) return read;
-  // Depends on the writes that the node does, and on no others.
-  std::vector<Operation> before;
-  for (const Output& input : node.inputs()) {
-    if (!input.node().IsVariable()) before.emplace_back(input);
-  }
-  for (Node* control : node.control_inputs()) before.emplace_back(control);
-  Graph& graph = variable.graph();
-  const ControlScope after(graph, before);
-  const DeviceScope there(graph, variable.node().device());
+  const DeviceScope there(variable.graph(), variable.node().device());
   read = Identity(variable, "pinned");
+  // Depends on the writes that the node does, and on no others, whatever scope
+  // gradients are built in.
+  read.node().set_control_inputs({});
+  for (const Output& input : node.inputs()) {
+    if (!input.node().IsVariable()) read.node().AddControlInput(&input.node());
+  }
+  for (Node* control : node.control_inputs()) {
+    read.node().AddControlInput(control);
+  }
   return read;
 }
 

@@ -18,8 +18,8 @@ namespace sluice {
 // built.
 class PinnedReads {
  public:
-  // Of what these need.
-  explicit PinnedReads(const std::vector<Output>& ys);
+  // Of what these need: what is differentiated, and its seeds.
+  explicit PinnedReads(const std::vector<Output>& given);
 
   // Whether that is a variable which is written.
   bool Concerns(const Output& variable) const {

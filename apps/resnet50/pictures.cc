@@ -129,7 +129,9 @@ std::optional<int64_t> ClassesOfData(const RunContext& run) {
   if (const size_t known = run.class_names.size()) {
     return static_cast<int64_t>(known);
   }
-  if (source == Source::kCifar10) return std::nullopt;
+  if (source == Source::kCifar10) {
+    return static_cast<int64_t>(kCifarNames.size());
+  }
   if (source == Source::kFolder) return TrainingPictures(run).training.classes;
   const size_t named = RecordClassNames(run).size();
   return named > 0 ? std::optional<int64_t>(named) : std::nullopt;

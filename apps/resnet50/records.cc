@@ -14,6 +14,7 @@
 #include "apps/resnet50/each_epoch.h"
 #include "apps/resnet50/pictures.h"
 #include "apps/resnet50/sizing.h"
+#include "apps/shards/class_numbers.h"
 #include "engine/text/thousands.h"
 #include "io/files/crc32c.h"
 #include "io/records/file_datasets.h"
@@ -46,6 +47,10 @@ RecordPictures::RecordPictures(const RunContext& run)
     : shards_(run, run.flag("data"), {Classes(run), run.class_names},
               shards::IfCompressed::kInOrder),
       described_(DescribeSizing(run)) {
+  const std::string& data = run.flag("data");
+  if (run.mode != Mode::kPredict && !shards::ClassNamesBeside(data).empty()) {
+    shards::RequireNumbers(run, fmt::format("'{}' names its classes", data));
+  }
   // Their bytes come by reading all before them, kept or not.
   if (shards_.in_order() && !run.flag("cache").empty() &&
       run.flag("cache-stage") != "image") {

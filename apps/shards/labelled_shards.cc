@@ -149,11 +149,8 @@ LabelledShards::LabelledShards(const RunContext& run, const std::string& path,
                  .classes = classes.count,
                  .flags = LabelFlags(run)};
   if (state.labels_matter) {
-    const std::vector<std::string> names = ClassNamesBeside(path);
-    if (!names.empty() && classes.names.empty()) {
-      RequireNumbers(run, fmt::format("'{}' names its classes", path));
-    }
-    state.renumbering = Renumbering("the shards", names, classes.names);
+    state.renumbering =
+        Renumbering("the shards", ClassNamesBeside(path), classes.names);
     if (!state.renumbering.empty()) {
       state.classes = static_cast<int64_t>(state.renumbering.size());
     }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <set>
 #include <unordered_map>
 
@@ -173,14 +172,6 @@ class Lowering {
 
   Status Emit(Node& node) {
     const int position = static_cast<int>(plan_.instructions.size());
-    // What Instruction counts them by.
-    constexpr int kMost = std::numeric_limits<uint16_t>::max();
-    if (node.num_inputs() > kMost || node.num_outputs() > kMost) {
-      return InvalidArgument(fmt::format(
-          "{}: it has {} inputs and {} outputs, of which there may be {} ({})",
-          node.Describe(), node.num_inputs(), node.num_outputs(), kMost,
-          node.location()));
-    }
     KernelSpec spec = SpecOf(node, settings_.deterministic);
     spec.tf32 = settings_.precision == Precision::kTf32;
     SLUICE_ASSIGN_OR_RETURN(MadeKernel made, Prepare(spec));

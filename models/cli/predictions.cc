@@ -61,14 +61,26 @@ std::string LargestOf(const std::string& name, const Tensor& tensor,
   return fmt::format("{} {} ({:.4f})", name, best, value);
 }
 
-// The first of the exports that has a value for each class.
+// The export of that name that has a value for each class, or the only one that
+// has. An exported model and the training's have them in other orders.
 const Tensor& Probabilities(const Example& exports) {
+  std::vector<std::string> names;
+  const Tensor* found = nullptr;
   for (const auto& [name, tensor] : exports) {
-    if (tensor.shape().rank() == 2 && IsFloating(tensor.dtype())) return tensor;
+    if (tensor.shape().rank() != 2 || !IsFloating(tensor.dtype())) continue;
+    if (name == "probabilities") return tensor;
+    names.push_back(name);
+    found = &tensor;
   }
+  if (names.size() == 1) return *found;
   throw Error(Code::kInvalidArgument,
-              "the model exports no probabilities [n, classes], so it cannot "
-              "say which classes a file may belong to");
+              names.empty()
+                  ? "the model exports no probabilities [n, classes], so it "
+                    "cannot say which classes a file may belong to"
+                  : fmt::format("the model exports '{}' [n, classes] and none "
+                                "of them as 'probabilities', so it cannot say "
+                                "which classes a file may belong to",
+                                fmt::join(names, "', '")));
 }
 
 }  // namespace

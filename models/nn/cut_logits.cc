@@ -140,6 +140,12 @@ Output CutLogits::OfClasses(const Output& columns,
 }
 
 const CutLogits::Labelled& CutLogits::LabelledBy(const Operand& labels) {
+  // Others would broadcast.
+  if (labels.tensor().shape().rank() != 1) {
+    Refuse(scope_, labels,
+           fmt::format("wanted a label for each example, [n], got {}",
+                       labels.tensor().shape().ToString()));
+  }
   Labelled& known = labelled_[labels.tensor()];
   if (known.labels.valid()) return known;
   Graph& graph = scope_.graph();

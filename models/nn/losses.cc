@@ -75,6 +75,14 @@ Output Mixed(const Classes& classes, const MixedLabels& labels,
   const Output losses = classes.losses(labels.label);
   const Output others = classes.losses(labels.other);
   const Output share = CastTo(losses.dtype(), labels.share);
+  // Another shape would broadcast, to each share with every loss.
+  if (!share.shape().scalar() && !Compatible(share.shape(), losses.shape())) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("MixedSoftmaxCrossEntropy: wanted a share for each "
+                            "example, {}, or one for all, got {} ({})",
+                            losses.shape().ToString(), share.shape().ToString(),
+                            FormatLocation(at.location())));
+  }
   if (class_weights.empty()) {
     return Mean((1 - share) * losses + share * others);
   }

@@ -141,6 +141,11 @@ void ExportModel(const Inference& inference, const ExportInfo& info,
   }
   FileSystem& files = FileSystem::Default();
   ThrowIfError(files.MakeDirectories(directory));
+  // Without it there is no model: until all of this one is there, none rather
+  // than a mixture with the one before.
+  if (files.Exists(ManifestPath(directory)).ValueOrThrow()) {
+    ThrowIfError(files.Remove(ManifestPath(directory)));
+  }
   ThrowIfError(files.WriteAtomically(GraphPath(directory), PrintGraph(*graph)));
   ThrowIfError(WriteSafetensors(WeightsPath(directory),
                                 ReadVariables(inference.session(), variables)));

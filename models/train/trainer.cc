@@ -380,8 +380,9 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
   };
   // A resumed one begins with the evaluation that it was stopped before.
   const bool missed = run.step() > 0 && !run.evaluated();
-  int64_t next_evaluation =
-      NextEvaluation(run, run.step() - (missed ? run.steps_at_once() : 0));
+  int64_t next_evaluation = NextEvaluation(
+      run,
+      std::max<int64_t>(run.step() - (missed ? run.steps_at_once() : 0), 0));
   double evaluated_epochs = run.epoch();
   if (missed && run.between_epochs()) --evaluated_epochs;
   const auto evaluate_when_due = [&] {

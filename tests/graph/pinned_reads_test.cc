@@ -102,6 +102,36 @@ TEST_CASE("gradients are of what was read, whatever is written") {
   }
 }
 
+TEST_CASE("nor do gradients see what they wait for otherwise") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  const Output v = graph.Variable("v", Filled(2, {2}));
+  const Output row = graph.Variable("row", Filled(1, {1}, DType::kInt64));
+  const Output y = x * v;
+  const Output read = Gather(x, row);
+  std::vector<Operation> writes;
+  {
+    const ControlScope after(graph, {y, read});
+    writes = {Assign(v, graph.Constant(Tensor::Array<float>({2}, {10, 10}))),
+              Assign(row, graph.Constant(Tensor::Array<int64_t>({1}, {0})))};
+  }
+  const Output seed = WithDependencies(
+      writes, graph.Constant(Tensor::Array<float>({2}, {1, 1})));
+  std::vector<Output> fetches = {Gradients({y}, {x}, {seed})[0]};
+  {
+    const ControlScope after(graph, writes);
+    fetches.push_back(Gradients({y}, {x})[0]);
+    fetches.push_back(Gradients({read}, {x})[0]);
+  }
+  Session session(graph);
+  session.Initialize();
+  const auto got =
+      session.Run({{x, Tensor::Array<float>({2}, {3, 4})}}, fetches);
+  CHECK(got[0].BitEqual(Tensor::Array<float>({2}, {2, 2})));
+  CHECK(got[1].BitEqual(Tensor::Array<float>({2}, {2, 2})));
+  CHECK(got[2].BitEqual(Tensor::Array<float>({2}, {0, 1})));
+}
+
 TEST_CASE("what writes nothing has no copies") {
   Graph graph;
   const Output x = graph.Placeholder("x", DType::kFloat32, {1});

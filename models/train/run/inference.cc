@@ -128,8 +128,10 @@ void Inference::CopyVariables(
   for (const Output& variable : graph_.Variables()) {
     if (SpreadsRows(variable.node())) continue;  // it is the training's own
     // Averages are zeros before the first step.
-    const Node* twin =
-        trained ? graph.Find(variable.name() + "/average") : nullptr;
+    const std::string average = variable.name() + "/average";
+    // The model may have one of that name itself.
+    const bool averaged = trained && graph_.Find(average) == nullptr;
+    const Node* twin = averaged ? graph.Find(average) : nullptr;
     if (twin == nullptr) twin = graph.Find(variable.name());
     if (twin == nullptr) {
       throw Error(Code::kInvalidArgument,

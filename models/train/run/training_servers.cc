@@ -38,8 +38,10 @@ void CheckWritesNothing(const std::vector<Operation>& ends) {
     ForEachDependency(end.node(),
                       [&](const Node& node) { before.push_back(&node); });
   }
-  for (const Node* node : Needed(before)) {
-    if (node->mutates() == 0) continue;
+  if (ends.empty()) return;
+  const auto needed = Needed(before);
+  for (const auto& node : ends[0].node().graph().nodes()) {
+    if (node->mutates() == 0 || !needed.contains(node.get())) continue;
     throw Error(
         Code::kUnimplemented,
         fmt::format("'{}' updates '{}', and what workers exchange is "

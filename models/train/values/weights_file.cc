@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -44,6 +45,62 @@ std::vector<int> PyTorchOrder(const Output& variable) {
       return {2, 3, 1, 0};
     default:
       return {};
+  }
+}
+
+// Where a matrix multiplies rows that were images [n,h,w,c] and were flattened,
+// one by one: their pixels and channels; {0, 0}: it does not.
+struct Flattened {
+  int64_t pixels = 0, channels = 0;
+};
+Flattened FlattenedFor(const Output& matrix) {
+  for (const auto& product : matrix.node().graph().nodes()) {
+    if (!product->Is("MatMul") || !(product->input(1) == matrix)) continue;
+    Output rows = product->input(0);
+    while (rows.node().num_inputs() > 0 && !rows.node().Is("Reshape") &&
+           rows.node().input(0).shape() == rows.shape()) {
+      rows = rows.node().input(0);  // activations, dropout
+    }
+    if (!rows.node().Is("Reshape")) continue;
+    const Shape& image = rows.node().input(0).shape();
+    if (image.rank() != 4 || image[1] < 0 || image[2] < 0) continue;
+    const Flattened found = {image[1] * image[2], image[3]};
+    if (found.pixels * found.channels == matrix.shape()[0]) return found;
+  }
+  return {};
+}
+
+// PyTorch flattens images [c,h,w], we [h,w,c]: [out, c * pixels] becomes [out,
+// pixels * c].
+void TurnFlattened(const std::vector<Output>& variables,
+                   std::vector<NamedTensor>* tensors) {
+  for (const Output& variable : variables) {
+    if (variable.shape().rank() != 2) continue;
+    const auto [pixels, channels] = FlattenedFor(variable);
+    if (pixels < 2 || channels < 2) continue;
+    const auto found =
+        std::find_if(tensors->begin(), tensors->end(),
+                     [name = PyTorchName(variable)](const NamedTensor& tensor) {
+                       return tensor.name == name;
+                     });
+    if (found == tensors->end()) continue;
+    const Tensor& theirs = found->tensor;
+    if (theirs.shape().rank() != 2 || theirs.shape()[1] != pixels * channels) {
+      continue;  // told of where all that does not fit is
+    }
+    Tensor turned(theirs.dtype(), theirs.shape());
+    const size_t width = SizeOf(theirs.dtype());
+    const auto* const from = static_cast<const char*>(theirs.raw());
+    auto* to = static_cast<char*>(turned.raw());
+    for (int64_t row = 0; row < theirs.shape()[0]; ++row) {
+      for (int64_t pixel = 0; pixel < pixels; ++pixel) {
+        for (int64_t channel = 0; channel < channels; ++channel, to += width) {
+          const int64_t at = (row * channels + channel) * pixels + pixel;
+          std::memcpy(to, from + static_cast<size_t>(at) * width, width);
+        }
+      }
+    }
+    found->tensor = std::move(turned);
   }
 }
 
@@ -115,8 +172,13 @@ WeightLayout PyTorchLayout() {
 }
 
 std::vector<NamedTensor> PreferAverages(std::vector<NamedTensor> tensors) {
-  const auto is_average = [](const NamedTensor& tensor) {
-    return tensor.name.ends_with(kAverage);
+  Names names;
+  for (const NamedTensor& tensor : tensors) names.insert(tensor.name);
+  // Of nothing that is there it is a model's own.
+  const auto is_average = [&](const NamedTensor& tensor) {
+    const std::string_view name = tensor.name;
+    return name.ends_with(kAverage) &&
+           names.contains(name.substr(0, name.size() - kAverage.size()));
   };
   const bool untrained = std::any_of(
       tensors.begin(), tensors.end(), [](const NamedTensor& tensor) {
@@ -184,6 +246,7 @@ Result<LoadedWeights> LoadWeightsWith(Session& session,
            (pytorch ? tensor.name.ends_with(".num_batches_tracked")
                     : IsTrainingState(tensor.name, known));
   });
+  if (pytorch) TurnFlattened(wanted, &tensors);
   SLUICE_ASSIGN_OR_RETURN(
       loaded.converted,
       WriteWeights(session, wanted, tensors, path,

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -21,12 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 using testing::CheckResNet50Error;
 using testing::Contains;
-using testing::LastObject;
+using testing::Objects;
 using testing::Outcome;
 using testing::RunResNet50;
 using testing::TemporaryFolder;
 using testing::TextOf;
-
 using testing::WriteClasses;
 
 using Words = std::vector<std::string>;
@@ -83,16 +81,11 @@ struct Both {
       const Outcome outcome = Run(command, data, flags);
       CAPTURE(outcome.err);
       REQUIRE(outcome.code == 0);
-      std::vector<nlohmann::json> lines;
-      std::istringstream out(outcome.out);
-      for (std::string line; std::getline(out, line);) {
-        lines.push_back(nlohmann::json::parse(line));
-      }
-      return lines;
+      return Objects(outcome.out);
     };
     // Of pictures that were trained on it has another name.
     const auto accuracy = [&](const std::string& data) {
-      const nlohmann::json last = said("eval", data).back();
+      const auto last = said("eval", data).back();
       const char* const name = last["evaluated_on"] == "training"
                                    ? "training_accuracy"
                                    : "test_accuracy";
@@ -109,8 +102,8 @@ struct Both {
       if (!of_files[i].contains("probabilities")) continue;
       CAPTURE(of_files[i].dump());
       CAPTURE(of_cifar[i].dump());
-      const nlohmann::json& a = of_files[i]["probabilities"];
-      const nlohmann::json& b = of_cifar[i]["probabilities"];
+      const auto& a = of_files[i]["probabilities"];
+      const auto& b = of_cifar[i]["probabilities"];
       REQUIRE(a.size() == b.size());
       for (size_t k = 0; k < a.size(); ++k, ++compared) {
         CHECK(a[k].get<double>() ==
@@ -159,6 +152,7 @@ TEST_CASE("CIFAR-10's classes have the numbers of the training's names") {
                      1, "a class 'ship', which is none of the 10");
 }
 
+#if SLUICE_HAVE_PROTOBUF
 TEST_CASE("numbers of a labels.csv are nobody's whose classes have names") {
   const TemporaryFolder folder;
   const std::string data = folder / "data", log = folder / "log";
@@ -199,6 +193,7 @@ TEST_CASE("numbers of a labels.csv are nobody's whose classes have names") {
   CHECK(Contains(named.err,
                  "has folders for classes, the training's records did not"));
 }
+#endif
 
 TEST_CASE("weights are evaluated on pictures of val alone, with a report") {
   const TemporaryFolder folder;

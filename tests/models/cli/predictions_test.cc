@@ -161,6 +161,27 @@ TEST_CASE("what is no number is the least probable") {
                  "a.png\n  0.5000     1\n  nan     0"));
 }
 
+// In whatever order they come: a model that was exported has its own.
+TEST_CASE("of several exports that of the name are the probabilities") {
+  const Tensor probabilities = Tensor::Array<float>({1, 2}, {0.25f, 0.75f});
+  const Tensor logits = Tensor::Array<float>({1, 2}, {9, -9});
+  const auto printed = [](const Example& exports) {
+    return testing::StdoutOf(
+        [&] { PredictionPrinter({.files = {"a.png"}}).Print(exports); });
+  };
+  const std::string wanted = printed({{"p", probabilities}});
+  CHECK(Contains(wanted, "0.7500     1"));
+  CHECK(printed({{"logits", logits}, {"probabilities", probabilities}}) ==
+        wanted);
+  CHECK(printed({{"probabilities", probabilities}, {"logits", logits}}) ==
+        wanted);
+  CHECK(Contains(
+      testing::ErrorOf([&] {
+        printed({{"a", logits}, {"b", logits}});
+      }),
+      "exports 'a', 'b' [n, classes] and none of them as 'probabilities'"));
+}
+
 }  // namespace
 }  // namespace sluice
 

@@ -339,6 +339,10 @@ TEST_CASE("what cannot be is refused") {
   const Output label = graph.Placeholder("label", DType::kInt64, {kUnknown});
   const layers::Classifier layer(Scope(graph, "fc"), x,
                                  {.classes = 4, .workers = 2, .share = 1});
+  const Output column =
+      graph.Placeholder("column", DType::kInt64, {kUnknown, 1});
+  CHECK(Contains(testing::ErrorOf([&] { (void)layer.CrossEntropy(column); }),
+                 "a label for each example, [n], got [?,1]"));
   const Output losses = layer.CrossEntropy(label);
   Session alone(graph);
   alone.Initialize();

@@ -168,6 +168,26 @@ TEST_CASE("mixtures with nothing have the loss of their labels") {
   }
 }
 
+TEST_CASE("shares are one for each example, or one for all") {
+  Graph graph;
+  const auto of = [&](const Shape& shape) {
+    return ErrorOf([&] {
+      const auto placeholder = [&](const char* name, DType dtype,
+                                   const Shape& of_it) {
+        return graph.Placeholder(graph.UniqueName(name), dtype, of_it);
+      };
+      (void)losses::MixedSoftmaxCrossEntropy(
+          placeholder("logits", DType::kFloat32, {kUnknown, kClasses}),
+          {placeholder("label", DType::kInt64, {kUnknown}),
+           placeholder("other", DType::kInt64, {kUnknown}),
+           placeholder("share", DType::kFloat32, shape)});
+    });
+  };
+  CHECK(of({kUnknown}) == "(no error)");
+  CHECK(of({}) == "(no error)");
+  CHECK(Contains(of({kUnknown, 1}), "one for all, got [?,1]"));
+}
+
 TEST_CASE("weights for other classes are told") {
   CHECK(Contains(ErrorOf([] {
                    Mixed({1, 2}, 0);

@@ -3,9 +3,14 @@
 #include "models/train/export.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <fstream>
+#include <memory>
+#include <string>
 
+#include "io/files/fault_file_system.h"
+#include "io/files/schemes.h"
 #include "models/train/trainer.h"
 #include "tests/support/error_text.h"
 #include "tests/support/toy_training.h"
@@ -66,6 +71,46 @@ TEST_CASE("feeds that do not fit are told") {
         model->Predict({{"x", Tensor::Zeros(DType::kFloat32, {2, 4})}});
       }),
       "[2,4]"));
+}
+
+// The one before, the next or none, never a mixture.
+TEST_CASE("an export that is cut off leaves no other model than one of them") {
+  static FaultFileSystem files;
+  RegisterScheme("exportfault", files);
+  TemporaryFolder folder;
+  Trainer first{ToySpec(), ToyRun(1), {.log_dir = folder / "first"}};
+  Trainer second{ToySpec(), ToyRun(2), {.log_dir = folder / "second"}};
+  first.Train();
+  second.Train();
+  const Tensor x = Tensor::Full(DType::kFloat32, {1, 3}, 0.5);
+  const auto predicted = [&](ExportedModel& model) {
+    return model.Predict({{"x", x}})["probabilities"].Clone();
+  };
+  int64_t none = 0, whole = 0;
+  for (int operation = 1; whole < 3; ++operation) {
+    CAPTURE(operation);
+    const std::string path = fmt::format("exportfault://{}", operation);
+    first.Export(path);
+    const Tensor before = predicted(*LoadExported(path));
+    files.Restart(FaultFileSystem::Loss::kNothing);
+    files.FailAt(operation, FaultFileSystem::Fault::kKill);
+    const bool failed = ErrorOf([&] { second.Export(path); }) != "(no error)";
+    files.Restart(FaultFileSystem::Loss::kNothing);
+    whole += !failed;
+    std::unique_ptr<ExportedModel> model;
+    const std::string error = ErrorOf([&] { model = LoadExported(path); });
+    CAPTURE(error);
+    if (model == nullptr) {
+      CHECK(failed);
+      CHECK(Contains(error, "model.json"));
+      ++none;
+      continue;
+    }
+    CHECK(model->info().step ==
+          (failed && predicted(*model).BitEqual(before) ? 10 : 20));
+    CHECK(predicted(*model).BitEqual(before) == (model->info().step == 10));
+  }
+  CHECK(none > 0);
 }
 
 void Overwrite(const std::string& path, const std::string& text) {

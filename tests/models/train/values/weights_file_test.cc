@@ -137,6 +137,63 @@ TEST_CASE("a checkpoint's averages come first, with a prefix, too") {
   CHECK(f.Value("fc/bias").BitEqual(Full({3}, 2)));
 }
 
+TEST_CASE("an average of nothing in the file is the model's own") {
+  const std::vector<NamedTensor> tensors = {
+      {"baseline/average", Full({2}, 3)},
+      {"fc/bias", Full({3}, 2)},
+      {"fc/bias/average", Full({3}, 4)},
+      {"global_step", Tensor::Scalar<int64_t>(0)}};
+  for (const int64_t step : {0, 9}) {
+    std::vector<NamedTensor> all = tensors;
+    all.back().tensor = Tensor::Scalar(step);
+    const std::vector<NamedTensor> preferred = PreferAverages(all);
+    REQUIRE(preferred.size() == 3);
+    CHECK(preferred[0].name == "baseline/average");
+    CHECK(preferred[1].name == "fc/bias");
+    CHECK(preferred[1].tensor.BitEqual(Full({3}, step == 0 ? 2 : 4)));
+  }
+}
+
+// PyTorch's flatten has the pixels of a channel one behind another.
+TEST_CASE("what comes behind Flatten has PyTorch's channels first") {
+  constexpr int64_t kHeight = 2, kWidth = 3, kChannels = 4, kUnits = 5;
+  for (const bool between : {false, true}) {
+    CAPTURE(between);
+    Graph graph;
+    const Output image = graph.Placeholder(
+        "image", DType::kFloat32, {kUnknown, kHeight, kWidth, kChannels});
+    Output x = layers::Flatten(image);
+    if (between) x = Relu(x);
+    layers::Dense(Scope(graph) / "fc", x, {.units = kUnits});
+    Session session(graph);
+    session.Initialize();
+    Tensor weight(DType::kFloat32, {kUnits, kChannels * kHeight * kWidth});
+    for (int64_t i = 0; i < weight.elements(); ++i) {
+      weight.data<float>()[i] = static_cast<float>(i);
+    }
+    TemporaryFolder folder;
+    const std::string path = folder / "w";
+    REQUIRE(WriteSafetensors(
+                path, std::vector<NamedTensor>{{"fc.weight", weight},
+                                               {"fc.bias", Full({kUnits}, 0)}})
+                .ok());
+    REQUIRE(LoadWeights(session, graph.Variables(), path).ok());
+    const Tensor ours = session.Read(graph.Get("fc/weights"));
+    for (int64_t unit = 0; unit < kUnits; ++unit) {
+      for (int64_t h = 0; h < kHeight; ++h) {
+        for (int64_t w = 0; w < kWidth; ++w) {
+          for (int64_t c = 0; c < kChannels; ++c) {
+            const int64_t theirs = unit * kChannels * kHeight * kWidth +
+                                   (c * kHeight + h) * kWidth + w;
+            const int64_t row = (h * kWidth + w) * kChannels + c;
+            CHECK(ours.At(row * kUnits + unit) == weight.At(theirs));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a name that is the same in both spellings decides nothing") {
   Graph graph;
   const Output token = graph.Variable("token", Zeros({4}));
