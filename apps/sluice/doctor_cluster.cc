@@ -34,8 +34,8 @@
 namespace sluice::tool {
 namespace {
 
-// Whoever has made a certificate wants to know by then. What sluicerun makes for
-// a job is good for longer than that lasts.
+// Whoever has made a certificate wants to know by then. What sluicerun makes
+// for a job is good for longer than that lasts.
 constexpr int64_t kSoon = 7;  // days
 
 // Clocks that differ by more make certificates and leases of stores invalid too
