@@ -115,7 +115,8 @@ void RunFilterPiece(const FilterJob& job, int64_t piece, const float* x,
 
 void RunFilterJob(const FilterJob& job, const float* x, const float* dy,
                   float* dfilter, float* workspace) {
-  if (job.images == 0) {
+  // Without pixels there may be no memory to point into, either.
+  if (job.images == 0 || job.x_image == 0 || job.y_image == 0) {
     std::fill(dfilter, dfilter + job.filter_floats, 0.0f);
     return;
   }
