@@ -11,7 +11,7 @@
 namespace sluice::shards {
 
 // By the number that a class has in `data`, which names its classes: the number
-// that it has in training. Empty where these are the same, or neither has
+// that it has in training. Empty where these are the same, or either has no
 // names. Throws Error for a class that was not trained, or a name that is twice
 // there; `what` begins its message, such as "the shards".
 std::vector<int64_t> Renumbering(const std::string& what,

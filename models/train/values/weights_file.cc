@@ -57,9 +57,11 @@ Flattened FlattenedFor(const Output& matrix) {
   for (const auto& product : matrix.node().graph().nodes()) {
     if (!product->Is("MatMul") || !(product->input(1) == matrix)) continue;
     Output rows = product->input(0);
-    while (rows.node().num_inputs() > 0 && !rows.node().Is("Reshape") &&
+    // Another product may have as many columns, which are no pixels.
+    while ((rows.node().op().elementwise || rows.node().Is("Dropout")) &&
+           rows.node().num_inputs() > 0 &&
            rows.node().input(0).shape() == rows.shape()) {
-      rows = rows.node().input(0);  // activations, dropout
+      rows = rows.node().input(0);
     }
     if (!rows.node().Is("Reshape")) continue;
     const Shape& image = rows.node().input(0).shape();

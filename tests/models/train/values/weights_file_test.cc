@@ -163,7 +163,9 @@ TEST_CASE("what comes behind Flatten has PyTorch's channels first") {
     const Output image = graph.Placeholder(
         "image", DType::kFloat32, {kUnknown, kHeight, kWidth, kChannels});
     Output x = layers::Flatten(image);
-    if (between) x = Relu(x);
+    if (between)
+      x = layers::Dropout(Scope(graph) / "dropout", Relu(x),
+                          {.rate = 0.1, .training = true});
     layers::Dense(Scope(graph) / "fc", x, {.units = kUnits});
     Session session(graph);
     session.Initialize();
@@ -190,6 +192,37 @@ TEST_CASE("what comes behind Flatten has PyTorch's channels first") {
           }
         }
       }
+    }
+  }
+}
+
+TEST_CASE("a second layer of as many units is behind no Flatten") {
+  constexpr int64_t kUnits = 12;
+  Graph graph;
+  const Output image =
+      graph.Placeholder("image", DType::kFloat32, {kUnknown, 2, 3, 2});
+  Output x = layers::Dense(Scope(graph) / "fc1", layers::Flatten(image),
+                           {.units = kUnits, .activation = Relu});
+  layers::Dense(Scope(graph) / "fc2", x, {.units = kUnits});
+  Session session(graph);
+  session.Initialize();
+  Tensor weight(DType::kFloat32, {kUnits, kUnits});
+  for (int64_t i = 0; i < weight.elements(); ++i) {
+    weight.data<float>()[i] = static_cast<float>(i);
+  }
+  TemporaryFolder folder;
+  const std::string path = folder / "w";
+  REQUIRE(WriteSafetensors(
+              path, std::vector<NamedTensor>{{"fc1.weight", weight},
+                                             {"fc1.bias", Full({kUnits}, 0)},
+                                             {"fc2.weight", weight},
+                                             {"fc2.bias", Full({kUnits}, 0)}})
+              .ok());
+  REQUIRE(LoadWeights(session, graph.Variables(), path).ok());
+  const Tensor second = session.Read(graph.Get("fc2/weights"));
+  for (int64_t in = 0; in < kUnits; ++in) {
+    for (int64_t out = 0; out < kUnits; ++out) {
+      CHECK(second.At(in * kUnits + out) == weight.At(out * kUnits + in));
     }
   }
 }
