@@ -122,7 +122,14 @@ constexpr OpDef kMatMulOps[] = {
          {{.inputs = {{.shape = {3, 5}}, {.shape = {5, 4}}, {.shape = {4}}},
            .attrs = {{"relu", true}}},
           {.inputs = {{.shape = {5, 3}}, {.shape = {4, 5}}, {.shape = {4}}},
-           .attrs = {{"transpose_a", true}, {"transpose_b", true}}}}},
+           .attrs = {{"transpose_a", true}, {"transpose_b", true}}},
+          // NaN stays, also where a library's ReLU is what the result goes
+          // through.
+          {.inputs = {{.shape = {3, 5}},
+                      {.shape = {5, 4}},
+                      {.shape = {4},
+                       .values = {__builtin_nan(""), 9, -9, __builtin_inf()}}},
+           .attrs = {{"relu", true}}}}},
     {.name = "MatMulAdd",
      .doc = "MatMul + addend, best in the addend's place.",
      .made_by = MadeBy::kEngine,

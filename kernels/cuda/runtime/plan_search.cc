@@ -75,29 +75,29 @@ std::optional<Fastest> SearchFastest(const std::vector<int64_t>& engines,
     budget.Spent(begin);
     return fastest;
   }
-  double least = std::numeric_limits<double>::infinity();
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  double least = kNever;
   int timed = 0;
   bool all = true;
   for (size_t i : SearchOrder(engines)) {
     const double now = budget.Now();
+    // One that fails when it is run is none, and then the search goes on.
     if (fastest && (now - begin >= allowance ||
                     now - begin + budget.CostOf(engines[i]) > allowance)) {
       all = false;
       continue;
     }
-    const bool made = trial.make(i);
-    const double seconds =
-        made ? trial.time(i) : std::numeric_limits<double>::infinity();
+    const double seconds = trial.make(i) ? trial.time(i) : kNever;
     budget.NoteCost(engines[i], budget.Now() - now);
-    if (!made) continue;
-    if (std::isfinite(seconds)) ++timed;
-    if (!fastest || seconds < least) {
+    if (!std::isfinite(seconds)) continue;
+    ++timed;
+    if (seconds < least) {
       fastest = Fastest{i, false};
       least = seconds;
     }
   }
   budget.Spent(begin);
-  if (fastest) fastest->measured = timed > 1 || (all && timed == 1);
+  if (fastest) fastest->measured = timed > 1 || all;
   return fastest;
 }
 

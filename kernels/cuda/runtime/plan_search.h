@@ -67,8 +67,9 @@ struct Fastest {
 
 // Tries suggestions until all are tried or the search's part of the budget is
 // used up, and passes those over which would take more than what is left of it;
-// nothing where no plan can be made. Where nothing is left of the
-// budget, the first plan in the library's own order is taken untimed.
+// but until one has run it goes on. Nothing where no plan can be made, or none
+// of them runs. Where nothing is left of the budget, the first plan in the
+// library's own order is taken untimed.
 std::optional<Fastest> SearchFastest(const std::vector<int64_t>& engines,
                                      const Trial& trial, SearchBudget& budget);
 

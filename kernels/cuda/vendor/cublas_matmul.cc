@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -87,7 +88,7 @@ class LtMatMul final : public Kernel {
     c_bytes_ = bytes(spec.outputs[0]);
   }
 
-  // Unimplemented where cuBLASLt has no algorithm.
+  // Unimplemented where cuBLASLt has no algorithm, or none of them runs.
   Status Prepare() {
     int device = 0;
     SLUICE_RETURN_IF_ERROR(
@@ -98,7 +99,9 @@ class LtMatMul final : public Kernel {
     if (Choices::Global().Find(key, choice_)) return {};
     SLUICE_ASSIGN_OR_RETURN(const std::vector<Choice> candidates, Candidates());
     choice_ = candidates.front();
-    if (!deterministic_ && candidates.size() > 1) Measure(candidates);
+    if (!deterministic_ && candidates.size() > 1) {
+      SLUICE_RETURN_IF_ERROR(Measure(candidates));
+    }
     Choices::Global().Keep(key, choice_);
     return {};
   }
@@ -245,9 +248,9 @@ class LtMatMul final : public Kernel {
 
   // Takes the fastest on operands of its own. Where there is no memory for
   // them, it stays with the first.
-  void Measure(const std::vector<Choice>& candidates) {
+  Status Measure(const std::vector<Choice>& candidates) {
     Bench bench;
-    if (!bench.Open().ok()) return;
+    if (!bench.Open().ok()) return {};
     size_t workspace = 0;
     for (const Choice& c : candidates) {
       workspace = std::max(workspace, c.workspace);
@@ -257,7 +260,7 @@ class LtMatMul final : public Kernel {
                              workspace + kScratchAlignment};
     for (int i = 0; i < 5; ++i) {
       const Result<void*> allocated = bench.Allocate(bytes[i]);
-      if (!allocated.ok()) return;
+      if (!allocated.ok()) return {};
       memory[i] = *allocated;
     }
     const Operands operands = {memory[0], memory[1], memory[2], memory[3]};
@@ -270,6 +273,8 @@ class LtMatMul final : public Kernel {
         choice_ = c;
       }
     }
+    if (std::isfinite(least)) return {};
+    return Unimplemented("none of cuBLASLt's algorithms for this product runs");
   }
 
   Status Call(const Operands& operands, const Choice& choice, void* workspace,

@@ -70,6 +70,10 @@ Status DnnDevice::Open(int index) {
   SLUICE_RETURN_IF_ERROR(Check(cudaGetDeviceProperties(&properties, index),
                                "asking for the device's properties"));
   name_ = fmt::format("{}, cuDNN {}", properties.name, Dnn()->GetVersion());
+  MutexLock planning(planner_.mutex);
+  SLUICE_RETURN_IF_ERROR(
+      Check(Dnn()->Create(&planner_.handle), "making a handle"));
+  MutexLock running(mutex_);
   return Check(Dnn()->Create(&handle_), "making a handle");
 }
 

@@ -59,6 +59,9 @@ constexpr cudnnBackendAttributeType_t AttributeTypeOf() {
   if constexpr (std::is_same_v<T, cudnnPointwiseMode_t>) {
     return CUDNN_TYPE_POINTWISE_MODE;
   }
+  if constexpr (std::is_same_v<T, cudnnNanPropagation_t>) {
+    return CUDNN_TYPE_NAN_PROPOGATION;
+  }
   if constexpr (std::is_same_v<T, cudnnGenStatsMode_t>) {
     return CUDNN_TYPE_GENSTATS_MODE;
   }
@@ -149,27 +152,36 @@ class DnnDescriptor {
   Status status_;
 };
 
-// A device's handle. cuDNN keeps the stream in it, so that calls for logical
-// devices which share a GPU take turns.
+// A device's handle that plans are made with. Who makes and compares plans holds
+// the mutex meanwhile: then searches do not time each other, either.
+struct DnnPlanner {
+  Mutex mutex;
+  cudnnHandle_t handle GUARDED_BY(mutex) = nullptr;
+};
+
+// A device's handles, each of which cuDNN lets one thread at a time use. Plans
+// run with another than they were made with.
 class DnnDevice {
  public:
   // That of the current device.
   static Result<DnnDevice*> Current();
 
-  cudnnHandle_t handle() const { return handle_; }
+  DnnPlanner& planner() { return planner_; }
   // Of the GPU and the library with its version: "NVIDIA H200, cuDNN 91900".
   const std::string& name() const { return name_; }
 
-  // Adds the plan's work on a pack of operands to the stream.
+  // Adds the plan's work on a pack of operands to the stream. Logical devices
+  // that share a GPU take turns, since cuDNN keeps the stream in the handle.
   Status Execute(const DnnDescriptor& plan, const DnnDescriptor& pack,
                  cudaStream_t stream) EXCLUDES(mutex_);
 
  private:
   Status Open(int index);
 
-  cudnnHandle_t handle_ = nullptr;
-  std::string name_;
+  DnnPlanner planner_;
   Mutex mutex_;  // from the choice of the stream to the call
+  cudnnHandle_t handle_ GUARDED_BY(mutex_) = nullptr;
+  std::string name_;
 };
 
 // For whom cuDNN plans: the current device by a handle, or one described in

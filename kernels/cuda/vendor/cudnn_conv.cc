@@ -73,10 +73,12 @@ class DnnConvolution final : public Kernel {
     filter_bytes_ = RoundUp(bytes, kScratchAlignment);
   }
 
-  // Unimplemented where cuDNN has no engine.
+  // Unimplemented where cuDNN has no engine, or none of them runs.
   Status Prepare() {
     SLUICE_ASSIGN_OR_RETURN(device_, DnnDevice::Current());
-    const DnnTarget target = {device_->handle(), nullptr};
+    DnnPlanner& planner = device_->planner();
+    MutexLock lock(planner.mutex);
+    const DnnTarget target = {planner.handle, nullptr};
     std::vector<DnnDescriptor> suggestions;
     if (sums_) (void)Suggest(/*sums=*/true, target, &suggestions).ok();
     const size_t with_sums = suggestions.size();  // they come first
@@ -101,11 +103,13 @@ class DnnConvolution final : public Kernel {
       engines.push_back(engines.size() < with_sums ? -2 - engine : engine);
     }
     Plans plans;
+    bool any_modest = false;
     const auto make = [&](size_t i) {
       if (suggestions[i].get() == nullptr) return false;  // was tried above
       Result<DnnPlan> plan = MakeDnnPlan(std::move(suggestions[i]), target);
       if (!plan.ok()) return false;
       const bool modest = plan->workspace <= kMostWorkspace;
+      any_modest |= modest;
       plan->sums = i < with_sums;
       plans.emplace(i, *std::move(plan));
       return modest;
@@ -113,6 +117,9 @@ class DnnConvolution final : public Kernel {
     const std::optional<Fastest> fastest =
         spec_.deterministic ? FirstOf(suggestions.size(), make)
                             : Search(engines, make, plans);
+    if (!fastest && any_modest) {
+      return Unimplemented("none of cuDNN's plans for this convolution runs");
+    }
     // Where no plan can do with little scratch memory, the first that can do.
     if (!fastest && plans.empty()) {
       return Unimplemented("cuDNN has no engine for this convolution");
@@ -218,6 +225,7 @@ class DnnConvolution final : public Kernel {
     if (!ready.ok()) return FirstOf(engines.size(), make);
     void* scratch = nullptr;
     size_t scratch_bytes = 0;
+    std::optional<Fastest> untried;  // for lack of memory alone
     StepContext step;
     step.stream = bench.stream();
     const auto time = [&](size_t i) -> double {
@@ -227,7 +235,10 @@ class DnnConvolution final : public Kernel {
         scratch_bytes = 0;
         const Result<void*> more = bench.Allocate(WorkspaceFor(plan));
         scratch = more.ok() ? *more : nullptr;
-        if (scratch == nullptr) return std::numeric_limits<double>::infinity();
+        if (scratch == nullptr) {
+          if (!untried) untried = Fastest{i, false};
+          return std::numeric_limits<double>::infinity();
+        }
         scratch_bytes = WorkspaceFor(plan);
       }
       const KernelContext context(
@@ -237,7 +248,9 @@ class DnnConvolution final : public Kernel {
                  bench.Measure([&] { return RunPlan(context, plan, pack); })) *
              1e-3;
     };
-    return SearchFastest(engines, {make, time}, SearchBudget::Global());
+    const std::optional<Fastest> fastest =
+        SearchFastest(engines, {make, time}, SearchBudget::Global());
+    return fastest ? fastest : untried;
   }
 
   Status RunPlan(const KernelContext& c, const DnnPlan& plan, Pack& pack) {

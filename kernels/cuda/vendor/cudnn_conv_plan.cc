@@ -7,11 +7,13 @@ namespace sluice::cuda {
 namespace {
 
 // cuDNN 9.8 and later read the device from elsewhere if these are not set, but
-// versions before want them.
+// versions before want them. Whether max(0, NaN) is NaN has to be set, too.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 constexpr auto kGraphHandle = CUDNN_ATTR_OPERATIONGRAPH_HANDLE;
 constexpr auto kPlanHandle = CUDNN_ATTR_EXECUTION_PLAN_HANDLE;
+constexpr auto kNanPropagation = CUDNN_ATTR_POINTWISE_NAN_PROPAGATION;
+constexpr auto kPropagateNan = CUDNN_PROPAGATE_NAN;
 #pragma GCC diagnostic pop
 
 // What names the tensors of a plan when it is run; the rest lies between
@@ -142,6 +144,10 @@ size_t AddPointwise(Parts& parts, cudnnPointwiseMode_t mode, size_t x,
   DnnDescriptor description(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   description.Set(CUDNN_ATTR_POINTWISE_MODE, mode)
       .Set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+  if (mode == CUDNN_POINTWISE_RELU_FWD) {
+    // Else max(0, NaN) may be 0, and a training that diverges does not show it.
+    description.Set(kNanPropagation, kPropagateNan);
+  }
   const size_t what = parts.Add(std::move(description), "an epilogue");
   DnnDescriptor made(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   made.Set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, parts.at(what))
