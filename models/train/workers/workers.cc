@@ -156,8 +156,15 @@ MetricsOverSet Workers::Merged(const NamedMetrics& metrics,
       Gather("metrics", {reinterpret_cast<const char*>(numbers.data()),
                          numbers.size() * sizeof(double)});
   MetricsOverSet merged(metrics);
-  for (const std::string& bytes : states) {
+  for (size_t rank = 0; rank < states.size(); ++rank) {
+    const std::string& bytes = states[rank];
     if (bytes.empty()) continue;  // of who has no leaves
+    if (bytes.size() % sizeof(double) != 0) {
+      throw Error(Code::kDataLoss,
+                  fmt::format("the metrics of rank {} are {} bytes, no numbers "
+                              "of {} each",
+                              rank, bytes.size(), sizeof(double)));
+    }
     std::vector<double> all(bytes.size() / sizeof(double));
     std::memcpy(all.data(), bytes.data(), all.size() * sizeof(double));
     std::span<const double> rest(all);

@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/status.h"
+#include "graph/builder.h"
+#include "models/nn/metrics.h"
 #include "models/train/workers/rank_traces.h"
 #include "models/train/workers/workers.h"
 #include "tests/support/error_text.h"
@@ -49,6 +52,25 @@ TEST_CASE("a text of rank 0 has a length that can be") {
     CHECK(Contains(
         ErrorOf([&] { Workers(&collective).TakeFromFirst("state", &text); }),
         "state of rank 0: "));
+  }
+}
+
+TEST_CASE("metrics of rank 0 are whole numbers of bytes") {
+  Graph graph;
+  const NamedMetrics metrics = {
+      {"perplexity",
+       Perplexity(graph.Placeholder("s", DType::kFloat32, {2}))}};
+  for (int64_t bytes = 1; bytes <= 40; ++bytes) {
+    CAPTURE(bytes);
+    const std::string said =
+        BytesOf(bytes) + std::string(static_cast<size_t>(bytes), '\0');
+    StrangeCollective collective(1, 2, said);
+    std::vector<MetricsOverSet> mine;
+    mine.emplace_back(metrics);
+    const std::string error = ErrorOf([&] {
+      (void)Workers(&collective).Merged(metrics, std::move(mine));
+    });
+    CHECK(Contains(error, "metrics of rank 0 are") == (bytes % 8 != 0));
   }
 }
 
