@@ -101,6 +101,7 @@ set(SLUICE_PUBLIC_HEADERS
   models/nn/losses.h
   models/nn/metrics.h
   models/nn/mixed_images.h
+  models/optim/distributed_optimizer.h
   models/optim/gradient_hooks.h
   models/optim/loss_scale.h
   models/optim/name_pattern.h
