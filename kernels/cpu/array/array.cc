@@ -5,6 +5,7 @@
 #include "engine/threads.h"
 #include "kernels/cpu/array/array_copy.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/reduce/reduce.h"
 
 namespace sluice::cpu {
 namespace {
@@ -49,10 +50,10 @@ struct TileSum {
       at += i % shape[d] * strides[d];
       i /= shape[d];
     }
-    ComputeType<T> sum = 0;
+    Wide<T> sum = 0;
     std::array<int64_t, Shape::kMaxRank> tile{};
     for (int d = 0; d >= 0;) {
-      sum += static_cast<ComputeType<T>>(dy[at]);
+      sum += static_cast<Wide<T>>(static_cast<ComputeType<T>>(dy[at]));
       for (d = shape.rank() - 1; d >= 0; --d) {
         at += tile_strides[d];
         if (++tile[d] < multiples[d]) break;
@@ -60,7 +61,7 @@ struct TileSum {
         tile[d] = 0;
       }
     }
-    return T(sum);
+    return T(static_cast<ComputeType<T>>(sum));
   }
 };
 

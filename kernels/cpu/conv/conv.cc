@@ -134,10 +134,14 @@ void BackpropFilterBlock(const ConvGeometry& g, const Operands<T>& in,
                          int64_t kh, int64_t kw, int64_t i, int64_t group,
                          int64_t o0, int64_t width, ComputeType<T>* sum) {
   using C = ComputeType<T>;
+  // A row by itself first: in one sum over all pixels the last digits of each
+  // would be lost.
+  C row[kBlock];
   for (int64_t image = 0; image < g.images; ++image) {
     for (int64_t oh = 0; oh < g.h.output; ++oh) {
       const int64_t ih = g.h.Start(oh) + kh * g.h.dilation;
       if (ih < 0 || ih >= g.h.input) continue;
+      std::fill(row, row + width, C(0));
       for (int64_t ow = 0; ow < g.w.output; ++ow) {
         const int64_t iw = g.w.Start(ow) + kw * g.w.dilation;
         if (iw < 0 || iw >= g.w.input) continue;
@@ -147,8 +151,9 @@ void BackpropFilterBlock(const ConvGeometry& g, const Operands<T>& in,
         const T* dy = in.y + image * g.y_image() +
                       (oh * g.w.output + ow) * g.y_channels() + group * g.out +
                       o0;
-        for (int64_t o = 0; o < width; ++o) sum[o] += x * static_cast<C>(dy[o]);
+        for (int64_t o = 0; o < width; ++o) row[o] += x * static_cast<C>(dy[o]);
       }
+      for (int64_t o = 0; o < width; ++o) sum[o] += row[o];
     }
   }
 }

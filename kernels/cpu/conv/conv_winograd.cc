@@ -317,6 +317,7 @@ Tensor ReadyFilters(const WinogradJob& job, const float* filter) {
 void RunJob(const WinogradJob& job, const float* source, const float* filter,
             const float* ready, const WinogradResult& result,
             float* workspace) {
+  if (job.tiles.count() == 0) return;  // dx of images without pixels
   float* const zeros = workspace;
   float* const shared = zeros + Aligned(job.in);
   float* const scratch = workspace + job.shared_floats();

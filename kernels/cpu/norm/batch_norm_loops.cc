@@ -8,6 +8,8 @@
 namespace sluice::cpu {
 namespace {
 
+// Distances from the first row are summed: those of a mean that is large beside
+// them would be lost in a sum that grows with the rows.
 template <typename T, typename C = ComputeType<T>>
 void Moments(const T* x, int64_t rows, int64_t channels, C* __restrict mean,
              C* __restrict squares) {
@@ -15,10 +17,14 @@ void Moments(const T* x, int64_t rows, int64_t channels, C* __restrict mean,
   std::fill(squares, squares + channels, C(0));
   for (int64_t r = 0; r < rows; ++r) {
     const T* row = x + r * channels;
-    for (int64_t c = 0; c < channels; ++c) mean[c] += static_cast<C>(row[c]);
+    for (int64_t c = 0; c < channels; ++c) {
+      mean[c] += static_cast<C>(row[c]) - static_cast<C>(x[c]);
+    }
   }
   const C scale = C(1) / static_cast<C>(rows);
-  for (int64_t c = 0; c < channels; ++c) mean[c] *= scale;
+  for (int64_t c = 0; c < channels; ++c) {
+    mean[c] = static_cast<C>(x[c]) + mean[c] * scale;
+  }
   for (int64_t r = 0; r < rows; ++r) {
     const T* row = x + r * channels;
     for (int64_t c = 0; c < channels; ++c) {

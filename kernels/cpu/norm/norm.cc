@@ -49,8 +49,11 @@ void LayerNorm(const LayerNormGeometry& g, const KernelContext& k) {
     for (int64_t r = begin; r < end; ++r) {
       const T* x = k.input<T>(0) + r * g.width;
       T* y = k.output<T>(0) + r * g.width;
-      const C mean =
-          Sum<C>(g.width, [&](int64_t i) { return static_cast<C>(x[i]); }) / n;
+      // Of distances: a large mean would be lost in a sum of the values.
+      const C first = g.width > 0 ? static_cast<C>(x[0]) : C(0);
+      const C mean = first + Sum<C>(g.width, [&](int64_t i) {
+                               return static_cast<C>(x[i]) - first;
+                             }) / n;
       const C variance = Sum<C>(g.width,
                                 [&](int64_t i) {
                                   const C d = static_cast<C>(x[i]) - mean;

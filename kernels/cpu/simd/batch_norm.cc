@@ -41,11 +41,12 @@ SLUICE_INLINE void AddRows(int64_t channels, float* total, const Term& term) {
 }
 
 template <int kRows>
-SLUICE_INLINE void AddValues(const float* x, int64_t channels, float* total) {
+SLUICE_INLINE void AddDistances(const float* x, int64_t channels,
+                                const float* from, float* total) {
   AddRows<kRows>(
       channels, total, [=](int r, int64_t c) __attribute__((always_inline)) {
         Fetch(x + r * channels + c);
-        return LoadStream(x + r * channels + c);
+        return LoadStream(x + r * channels + c) - LoadStream(from + c);
       });
 }
 
@@ -59,15 +60,18 @@ SLUICE_INLINE void AddSquares(const float* x, int64_t channels,
       });
 }
 
+// Of distances from the first row, as the reference (batch_norm_loops.cc).
 void Moments(const float* x, int64_t rows, int64_t channels, float* mean,
              float* squares) {
   Zero(mean, channels);
   Zero(squares, channels);
   int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) AddValues<4>(x + r * channels, channels, mean);
-  for (; r < rows; ++r) AddValues<1>(x + r * channels, channels, mean);
+  for (; r + 4 <= rows; r += 4) {
+    AddDistances<4>(x + r * channels, channels, x, mean);
+  }
+  for (; r < rows; ++r) AddDistances<1>(x + r * channels, channels, x, mean);
   const float scale = 1.0f / static_cast<float>(rows);
-  for (int64_t c = 0; c < channels; ++c) mean[c] *= scale;
+  for (int64_t c = 0; c < channels; ++c) mean[c] = x[c] + mean[c] * scale;
   for (r = 0; r + 4 <= rows; r += 4) {
     AddSquares<4>(x + r * channels, channels, mean, squares);
   }

@@ -48,15 +48,19 @@ void Pixel(const float* const* x, const float* const* filter, int64_t taps,
 template <int V>
 SLUICE_INLINE void TapBlock(const float* x, int64_t x_step, const float* dy,
                             int64_t dy_step, int64_t pixels, float* sum) {
+  // Added to what is there at the end, of which more digits are left then.
   Vector<float> acc[V];
-  for (int v = 0; v < V; ++v) acc[v] = Load(sum + v * kLanes<float>);
+  for (int v = 0; v < V; ++v) acc[v] = Vector<float>{};
   for (int64_t q = 0; q < pixels; ++q, x += x_step, dy += dy_step) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
       acc[v] += Load(x + v * kLanes<float>) * Load(dy + v * kLanes<float>);
     }
   }
-  for (int v = 0; v < V; ++v) Store(sum + v * kLanes<float>, acc[v]);
+  for (int v = 0; v < V; ++v) {
+    float* const to = sum + v * kLanes<float>;
+    Store(to, Load(to) + acc[v]);
+  }
 }
 
 void TapGrad(const float* x, int64_t x_step, const float* dy, int64_t dy_step,
@@ -69,9 +73,11 @@ void TapGrad(const float* x, int64_t x_step, const float* dy, int64_t dy_step,
     TapBlock<1>(x + c, x_step, dy + c, dy_step, pixels, sum + c);
   }
   for (; c < channels; ++c) {
+    float one = 0;
     for (int64_t q = 0; q < pixels; ++q) {
-      sum[c] += x[q * x_step + c] * dy[q * dy_step + c];
+      one += x[q * x_step + c] * dy[q * dy_step + c];
     }
+    sum[c] += one;
   }
 }
 

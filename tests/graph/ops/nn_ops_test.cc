@@ -191,6 +191,65 @@ TEST_CASE("statistics of many rows, in blocks, agree with those in double") {
   }
 }
 
+// What is left of a mean that is large beside the distances from it.
+TEST_CASE("statistics keep the digits of distances from a large mean") {
+  for (const int64_t channels : {1, 3, 8, 64}) {
+    for (const double mean : {33.3, 100.1, -1000.1}) {
+      for (const double off : {0.0, mean * 1e-4}) {
+        CAPTURE(channels);
+        CAPTURE(mean);
+        CAPTURE(off);
+        const int64_t rows = 16384;
+        Bench bench;
+        Tensor values(DType::kFloat32, {rows, channels});
+        for (int64_t i = 0; i < values.elements(); ++i) {
+          values.data<float>()[i] = static_cast<float>(
+              mean + (i / channels % 3 == 0 ? 2 * off : -off));
+        }
+        const auto all = [&](double value) {
+          return bench.Feed(Tensor::Full(DType::kFloat32, {channels}, value));
+        };
+        const BatchNormOutputs out =
+            BatchNorm(bench.Feed(values), all(1), all(0), all(0), all(1));
+        const Tensor y = bench.Value(out.y), got = bench.Value(out.mean);
+        const Tensor inv_std = bench.Value(out.inv_std);
+        double sum = 0, squares = 0;
+        for (int64_t r = 0; r < rows; ++r) sum += values.At(r * channels);
+        for (int64_t r = 0; r < rows; ++r) {
+          squares += std::pow(values.At(r * channels) - sum / rows, 2);
+        }
+        const double scale = 1 / std::sqrt(squares / rows + 1e-5);
+        for (int64_t c = 0; c < channels; ++c) {
+          // The means of blocks are rounded to float32, and what they become.
+          const double rounded = std::abs(mean) * 0x1p-22;
+          CHECK(std::abs(got.At(c) - sum / rows) <= rounded);
+          CHECK(inv_std.At(c) == doctest::Approx(scale).epsilon(2e-3));
+          CHECK(std::abs(y.At(c) - (values.At(c) - sum / rows) * scale) <=
+                0.01 + rounded * scale);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a wide row keeps the digits of distances from a large mean") {
+  for (const int64_t width : {512, 4096, 16384, 65543}) {
+    for (const double value : {10.1, 100.1, 1000.1}) {
+      Bench bench;
+      const Output x =
+          bench.Feed(Tensor::Full(DType::kFloat32, {2, width}, value));
+      const auto all = [&](double one) {
+        return bench.Feed(Tensor::Full(DType::kFloat32, {width}, one));
+      };
+      const Tensor y = bench.Value(LayerNorm(x, all(1), all(0)));
+      for (const int64_t i : {int64_t{0}, width, 2 * width - 1}) {
+        CHECK_MESSAGE(std::abs(y.At(i)) < 0.02, width, " of ", value, ": ",
+                      y.At(i));
+      }
+    }
+  }
+}
+
 TEST_CASE("an empty batch has statistics, and leaves the running ones alone") {
   for (const Shape& shape : {Shape{0, 3}, Shape{2, 0, 4, 3}}) {
     Bench bench;

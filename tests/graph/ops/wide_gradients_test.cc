@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/builder.h"
@@ -176,6 +177,20 @@ TEST_CASE("many elements have equal shares of a gradient, and none is lost") {
         }
       }
     }
+  }
+}
+
+// --- Tile --------------------------------------------------------------------
+
+TEST_CASE("very many tiles' gradients are summed, and none is lost") {
+  for (const auto& [tall, wide] : {std::pair(1'000'000, 1), {1000, 1000}}) {
+    Graph graph;
+    const Output x = graph.Placeholder("x", DType::kFloat32, {1, 1});
+    const Output y = Sum(Tile(x, {tall, wide}) * 0.1);
+    const Tensor dx =
+        Session(graph).Run({{x, Tensor::Full(DType::kFloat32, {1, 1}, 1)}},
+                           Gradients({y}, {x})[0]);
+    CHECK(dx.At(0) == doctest::Approx(100'000).epsilon(1e-6));
   }
 }
 

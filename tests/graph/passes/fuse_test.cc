@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <mutex>
+#include <random>
 #include <set>
 
 #include "engine/runtime/trace.h"
@@ -248,6 +249,53 @@ TEST_CASE("large tensors are computed the same when fused") {
         BatchNorm(x, channels(2), channels(0.25), channels(0), channels(1), {});
     return {Relu(norm.y), norm.mean, norm.new_running_variance};
   });
+}
+
+// Values and choices of all kinds, made of each other: programs have bools in
+// few places, and what is beside them stays a node.
+TEST_CASE("random choices are computed the same when fused") {
+  for (uint32_t seed = 0; seed < 150; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const auto below = [&](size_t n) { return random() % n; };
+    CheckLarge({40, 32}, [&](const Output& x) -> std::vector<Output> {
+      std::vector<Output> values = {x, x * 0.5 - 0.125};
+      std::vector<Output> choices = {Greater(x, 0.25), Less(x, values[1])};
+      const auto value = [&] { return values[below(values.size())]; };
+      const auto choice = [&] { return choices[below(choices.size())]; };
+      for (int i = 0; i < 12; ++i) {
+        switch (below(9)) {
+          case 0:
+            values.push_back(value() * value());
+            break;
+          case 1:
+            values.push_back(Tanh(value() + value()));
+            break;
+          case 2:
+          case 3:
+            values.push_back(Select(choice(), value(), value()));
+            break;
+          case 4:
+            choices.push_back(Greater(value(), value()));
+            break;
+          case 5:
+            choices.push_back(Equal(choice(), choice()));
+            break;
+          case 6:
+            choices.push_back(NotEqual(IsNan(value()), choice()));
+            break;
+          case 7:
+            choices.push_back(Select(choice(), choice(), choice()));
+            break;
+          default:
+            choices.push_back(LogicalXor(choice(), LogicalNot(choice())));
+        }
+      }
+      const Output chosen = Cast(choices.back(), DType::kFloat32);
+      return {values.back() * 2, Select(choices.back(), value(), value()) * 2,
+              chosen + 1};
+    });
+  }
 }
 
 }  // namespace
