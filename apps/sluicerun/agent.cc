@@ -107,9 +107,12 @@ class Agent {
     return others_ended_ && !suspended_ && still_.stopped();
   }
   void EndStill(dist::Deadline now) {
-    const auto passed = now - std::exchange(looked_, now);
+    // What is left of a millisecond counts the next time.
+    const auto passed =
+        std::chrono::duration_cast<std::chrono::milliseconds>(now - looked_);
+    looked_ += passed;
     if (!counts()) return;
-    still_.Pass(std::chrono::duration_cast<std::chrono::milliseconds>(passed));
+    still_.Pass(passed);
     if (still_.time() < peer_timeout_) return;
     launcher::Say(fmt::format("rank {}, of a job that others have ended, {}",
                               number_, still_.KilledText()));

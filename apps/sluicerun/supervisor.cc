@@ -298,9 +298,10 @@ bool Supervisor::AnyStill() const {
 }
 
 void Supervisor::EndStill() {
-  const Clock::time_point now = Clock::now();
+  // What is left of a millisecond counts the next time, however soon that is.
   const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(
-      now - std::exchange(looked_, now));
+      Clock::now() - looked_);
+  looked_ += passed;
   if (!well_) return;
   for (RunningRank& rank : ranks_) {
     if (rank.code || rank.serves()) continue;

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 
 #include "dist/membership/rank_name.h"
@@ -32,13 +33,13 @@ void RosterKeeper::AddPolled(std::vector<pollfd>* polled) const {
   }
 }
 
-void RosterKeeper::Hear(int rank, const Descriptor& socket) {
+bool RosterKeeper::Hear(int rank, const Descriptor& socket) {
   std::vector<char> bytes(kRosterBytes);
   while (true) {
     const ssize_t n =
         recv(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     // How it has ended is known when it has.
-    if (n <= 0) return;
+    if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
     roster_.Heard(rank);
     const std::string_view packet(bytes.data(), static_cast<size_t>(n));
     if (packet == "beat") continue;
@@ -68,7 +69,10 @@ void RosterKeeper::Keep() {
   const Clock::time_point now = Clock::now();
   const auto passed = std::chrono::duration_cast<milliseconds>(now - kept_);
   kept_ += passed;
-  for (const auto& [rank, socket] : sockets_) Hear(rank, socket);
+  // Who has closed it is not waited for: there always is something to read.
+  std::erase_if(sockets_, [this](const auto& socket) {
+    return !Hear(socket.first, socket.second);
+  });
   roster_.Pass(std::min(passed, 2 * kTick));
   if (const auto begun = roster_.TakeGroup()) Announce(*begun);
   if (const auto called = roster_.TakeCall()) Tell(*called, "call");
@@ -113,7 +117,7 @@ bool RosterKeeper::Ended(int rank, bool well, const std::string& how) {
   doomed_.erase(rank);
   // What it has said before.
   if (const auto found = sockets_.find(rank); found != sockets_.end()) {
-    Hear(rank, found->second);
+    (void)Hear(rank, found->second);
     sockets_.erase(found);
   }
   roster_.Ended(rank, well);

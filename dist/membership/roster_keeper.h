@@ -54,7 +54,8 @@ class RosterKeeper {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void Hear(int rank, const Descriptor& socket);
+  // False: the rank has closed its end.
+  bool Hear(int rank, const Descriptor& socket);
   void Tell(int rank, std::string_view packet) const;
   void Announce(const Roster::Begun& begun);
   void NoteMissing();

@@ -155,5 +155,15 @@ TEST_CASE("struck jobs end, name who is lost, and train the same") {
   }
 }
 
+// Of an elastic job that others have ended: it has told the launcher all there
+// is, and closed its end of that.
+TEST_CASE("a rank that stands still behind its end is killed") {
+  const StruckJob job = testing::RandomStruckJob(13);
+  CAPTURE(job.Text());
+  REQUIRE(job.elastic());
+  REQUIRE(job.Text().find("stop end") != std::string::npos);
+  Run(job);
+}
+
 }  // namespace
 }  // namespace sluice
