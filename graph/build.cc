@@ -278,6 +278,21 @@ Output Graph::Variable(const std::string& name, const Initializer& initializer,
                             "another name or scope ({})",
                             scope_ + name, FormatLocation(location)));
   }
+  // Not below any control input: initialisation runs by itself, and who reads
+  // the variable waits for what it says itself.
+  class Aside {
+   public:
+    explicit Aside(std::vector<Node*>* controls)
+        : controls_(controls), kept_(std::exchange(*controls, {})) {}
+    ~Aside() { *controls_ = std::move(kept_); }
+    Aside(const Aside&) = delete;
+    Aside& operator=(const Aside&) = delete;
+
+   private:
+    std::vector<Node*>* const controls_;
+    std::vector<Node*> kept_;
+  };
+  const Aside aside(&controls_);
   Output variable =
       Add({"Variable",
            {},
@@ -288,14 +303,11 @@ Output Graph::Variable(const std::string& name, const Initializer& initializer,
            name},
           location)
           .output(0);
-  // Not below any control input: initialisation runs by itself.
-  const std::vector<Node*> controls = std::exchange(controls_, {});
   LocationScope at(*this, location);
   NameScope scope(*this, name + "/init");
   const Output value = initializer.value(*this);
   Add({"Assign", {variable, value}, {{"initializer", true}}, "assign"},
       location);
-  controls_ = controls;
   return variable;
 }
 

@@ -86,6 +86,8 @@ void FuseAssigns(NodeMerger& merger, Fusions* done) {
       merger,
       [&](const Node& node) {
         return node.Is("Assign") && !node.IsInitializer() &&
+               // Of rows alone there are no lists.
+               node.attrs().Int("first_row") < 0 &&
                BytesOf(node.input(1)) <= kMostAssignedBytes &&
                // Another variable's bytes are read before that one's update.
                !IsVariable(node.input(1)) &&

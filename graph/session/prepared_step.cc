@@ -36,6 +36,9 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
   for (const BuiltStep::Part& part : built.parts) {
     queued = queued || (part.device->accelerator() != nullptr &&
                         !part.device->variables().shared());
+    for (const InstructionLabel& label : part.plan.labels) {
+      updates = updates || label.mutates > 0;
+    }
   }
   // A collective is for one thread at a time, which may be the caller's.
   goes_on = edges > 0 && !queued && s.rendezvous->tells() &&
@@ -143,6 +146,11 @@ Status PreparedStep::Impl::BeginRun(Lane& lane, Frame& frame,
                                     const std::optional<RunOrder>& order,
                                     int parts_here) {
   SLUICE_RETURN_IF_ERROR(CheckOperands(feed_values, fetch_values));
+  // One that was prepared before it was; others are not prepared.
+  if (updates && session.is_frozen) {
+    return FailedPrecondition(
+        "the step updates variables, but the session is frozen");
+  }
   if (static_cast<int>(frame.parts.size()) > parts_here) {
     SLUICE_RETURN_IF_ERROR(session.ReserveThreads(lane, parts_here));
   }

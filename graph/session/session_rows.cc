@@ -136,6 +136,7 @@ void Session::WriteRows(const Output& variable, int64_t begin,
                   return;
                 }
                 const OwnTurn turn(*impl_);
+                impl_->RequireNotFrozen(variable);
                 Variable* const found = WithRows(*here, name).ValueOrThrow();
                 const WriterLock alone(found->mutex);
                 Tensor value =

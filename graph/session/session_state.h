@@ -4,6 +4,7 @@
 #define SLUICE_GRAPH_SESSION_SESSION_STATE_H_
 
 #include <array>
+#include <atomic>
 #include <list>
 #include <map>
 #include <memory>
@@ -61,6 +62,7 @@ struct Session::Impl {
   // Held while a step is prepared.
   mutable Mutex cache_mutex;
   std::optional<FrozenValues> frozen GUARDED_BY(cache_mutex);  // if it is
+  std::atomic<bool> is_frozen = false;  // the same, for runs
   // Prepared steps by request, least recently used last.
   using Key = std::vector<int64_t>;
   struct Cached {
@@ -82,6 +84,8 @@ struct Session::Impl {
   }
   Result<std::shared_ptr<PreparedStep::Impl>> Cache(const StepRequest& request)
       REQUIRES(cache_mutex);
+  // Throws where it is frozen: `variable` cannot be written.
+  void RequireNotFrozen(const Output& variable) const;
   // Takes the least recently used step out of the cache.
   void Retire() REQUIRES(cache_mutex);
   // Of the devices that are not in the host's memory.
@@ -213,8 +217,9 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   std::vector<passes::PassReport> passes;
   std::vector<StepInfo::Launch> launches;
   std::vector<std::string> feed_names;
-  int edges = 0;        // tensors that go from part to part
-  bool counts = false;  // whether a run advances the step counter
+  int edges = 0;         // tensors that go from part to part
+  bool counts = false;   // whether a run advances the step counter
+  bool updates = false;  // whether one writes to variables
   // Whether a run may end later than Run and Start return: on an accelerator
   // that the session has to itself.
   bool queued = false;

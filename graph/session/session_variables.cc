@@ -49,15 +49,18 @@ void Session::Read(const Output& variable, Tensor* value) const {
   }
 }
 
+void Session::Impl::RequireNotFrozen(const Output& variable) const {
+  if (!is_frozen) return;
+  throw Error(Code::kFailedPrecondition,
+              fmt::format("variable '{}' cannot be written: the session is "
+                          "frozen",
+                          variable.name()));
+}
+
 void Session::Write(const Output& variable, const Tensor& value) {
   const OwnTurn turn(*impl_);
   MutexLock lock(impl_->cache_mutex);  // so that nobody freezes it meanwhile
-  if (impl_->frozen) {
-    throw Error(Code::kFailedPrecondition,
-                fmt::format("variable '{}' cannot be written: the session is "
-                            "frozen",
-                            variable.name()));
-  }
+  impl_->RequireNotFrozen(variable);
   const auto check = [&] {
     if (TensorTypeOf(value) == variable.type()) return;
     throw Error(Code::kInvalidArgument,
@@ -111,6 +114,7 @@ void Session::Freeze() {
   const Lanes::AllTurns alone(impl_->lanes);
   MutexLock lock(impl_->cache_mutex);
   if (!impl_->frozen) impl_->frozen.emplace();
+  impl_->is_frozen = true;
   while (!impl_->cache.empty()) impl_->Retire();
 }
 

@@ -102,7 +102,15 @@ TEST_CASE("devices and control edges of a scope") {
   // A variable and its first value wait for nothing.
   const Output v = graph.Variable("v", Zeros({2}));
   CHECK(graph.Initializers().at(0)->control_inputs().empty());
+  CHECK(v.node().control_inputs().empty());
   CHECK_EQ(v.node().device(), "/cpu:1");
+  CHECK_EQ(Neg(x).node().control_inputs().size(), 1);
+  // Also where its first value cannot be made.
+  CHECK_THROWS(graph.Variable("w", {DType::kFloat32, {2}, [](Graph&) -> Output {
+                                      throw std::runtime_error(
+                                          "no first value");
+                                    }}));
+  CHECK_EQ(Neg(x).node().control_inputs().size(), 1);
 
   Node& node = Neg(x).node();
   node.AddControlInput(&node);

@@ -1,5 +1,6 @@
 // Fused steps against the same steps with every node by itself.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <atomic>
 #include <cmath>
@@ -249,6 +250,46 @@ TEST_CASE("large tensors are computed the same when fused") {
         BatchNorm(x, channels(2), channels(0.25), channels(0), channels(1), {});
     return {Relu(norm.y), norm.mean, norm.new_running_variance};
   });
+}
+
+// Of rows and of wholes, in one step: the values with and without lists.
+TEST_CASE("assignments of rows are theirs when others become a list") {
+  Graph graph;
+  std::vector<Output> variables, values;
+  std::vector<Feed> feeds;
+  std::vector<Operation> writes;
+  for (int i = 0; i < 6; ++i) {
+    const bool whole = i % 3 == 0;
+    const Shape shape = {whole ? 5 : 2, 3};
+    const Output v = graph.Variable(fmt::format("v{}", i), Filled(i, {5, 3}));
+    const Output x =
+        graph.Placeholder(fmt::format("x{}", i), DType::kFloat32, shape);
+    Attributes attrs;
+    if (!whole) attrs.Set("first_row", int64_t{i % 4});
+    writes.emplace_back(&graph.Add({"Assign", {v, x}, attrs}));
+    feeds.push_back({x, Noise(shape, static_cast<uint32_t>(i))});
+    variables.push_back(v);
+  }
+  const Operation all = Group(graph, writes);
+  Session fused(graph), plain(graph, {.fuse = false});
+  for (Session* session : {&fused, &plain}) {
+    session->Initialize();
+    session->Run(feeds, all);
+  }
+  for (int i = 0; i < 6; ++i) {
+    CAPTURE(i);
+    const Tensor got = fused.Read(variables[i]);
+    CHECK(got.BitEqual(plain.Read(variables[i])));
+    const Tensor given = feeds[static_cast<size_t>(i)].value;
+    const int64_t first = i % 3 == 0 ? 0 : i % 4;
+    for (int64_t r = 0; r < 5; ++r) {
+      for (int64_t c = 0; c < 3; ++c) {
+        const bool written = r >= first && r < first + given.shape()[0];
+        CHECK(got.At(3 * r + c) ==
+              (written ? given.At(3 * (r - first) + c) : i));
+      }
+    }
+  }
 }
 
 // Values and choices of all kinds, made of each other: programs have bools in

@@ -56,5 +56,34 @@ TEST_CASE("a frozen session computes the same with fewer nodes") {
   CHECK(Contains(message, "freeze_test.cc"));
 }
 
+// The frozen steps' constants are what the variables were.
+TEST_CASE("nothing writes to a frozen session's variables") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2, 6});
+  const Output y = layers::Dense(Scope(graph, "dense"), x, {.units = 4}) + 0.5;
+  const Operation train = optimizers::Sgd(0.1).Minimize(Sum(y));
+  Session session(graph);
+  session.Initialize();
+  const Tensor image = Ramp({2, 6});
+  PreparedStep prepared = session.Prepare({{x, image.shape()}}, {}, {train});
+  prepared.Run(std::vector<Tensor>{image}, {});
+  session.Freeze();
+  const Tensor wanted = session.Run({{x, image}}, y);
+  CHECK(Contains(ErrorOf([&] { prepared.Run(std::vector<Tensor>{image}, {}); }),
+                 "frozen"));
+  for (const Output& variable : graph.Variables()) {
+    if (variable.shape().rank() == 0) continue;
+    CAPTURE(variable.name());
+    const Tensor row = session.Read(variable).Rows(0, 1).Clone();
+    CHECK(Contains(ErrorOf([&] { session.WriteRows(variable, 0, row); }),
+                   "frozen"));
+    CHECK(Contains(
+        ErrorOf([&] { session.Write(variable, session.Read(variable)); }),
+        "frozen"));
+  }
+  CHECK(Contains(ErrorOf([&] { session.Initialize(); }), "frozen"));
+  CHECK(session.Run({{x, image}}, y).BitEqual(wanted));
+}
+
 }  // namespace
 }  // namespace sluice

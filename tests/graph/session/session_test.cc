@@ -65,6 +65,25 @@ using testing::Contains;
 using testing::ErrorOf;
 using testing::Ramp;
 
+// What is made below a write is not what reads its value.
+TEST_CASE("a variable of a control scope is read without its writes") {
+  Graph graph;
+  const Output u = graph.Variable("u", Filled(1, {}));
+  const Operation w = AssignAdd(u, 1);
+  Output v;
+  {
+    ControlScope after(graph, {w});
+    v = graph.Variable("v", Filled(5, {}));
+  }
+  const Output y = v + u;
+  Session session(graph);
+  session.Initialize();
+  for (int i = 0; i < 3; ++i) {
+    CHECK(session.Run({}, y).At(0) == 6);
+    CHECK(session.Read(u).At(0) == 1);
+  }
+}
+
 TEST_CASE("a step computes what was asked, for any batch") {
   Graph graph;
   Output x = graph.Placeholder("x", DType::kFloat32, {kUnknown, 3});
