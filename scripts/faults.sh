@@ -17,6 +17,8 @@
 set -eu
 
 bin=${SLUICE_BUILD:-$(dirname "$0")/../build/release}/bin
+# The cases of a test take as long as they are many.
+export SLUICE_TEST_SECONDS="${SLUICE_TEST_SECONDS:-14400}"
 export SLUICE_TEST_SEED="${2:-1}"
 export SLUICE_TEST_FAULTS="${1:-200}" SLUICE_TEST_JOB_FAULTS="${1:-200}"
 SLUICE_TEST_CUT_FAULTS=$(((SLUICE_TEST_FAULTS + 9) / 10))

@@ -286,28 +286,6 @@ TEST_CASE("tf32 is fp32 on a CPU") {
   }
 }
 
-// Of a number between two products, float16 may have no more than a bit.
-TEST_CASE("factors keep their digits between products in half") {
-  for (const Precision precision :
-       {Precision::kFloat16, Precision::kBFloat16}) {
-    for (const double factor :
-         {3e-8, 6e-8, 1e-7, 1e-6, 3e-6, 1e-5, 1e-3, 0.1, 1e4, 65519., 7e4}) {
-      CAPTURE(factor);
-      Graph graph;
-      const Output x = graph.Placeholder("x", DType::kFloat32, {1, 1});
-      const Output w = graph.Variable("w", Filled(1, {1, 1}));
-      const Output z = MatMul(MatMul(x, w) * factor, w);
-      Session session(graph, {.precision = precision});
-      session.Initialize();
-      // So that no value leaves the range of float16.
-      const double in = factor < 1e-4 ? 1000 : 1. / 1024;
-      const Tensor got =
-          session.Run({{x, Tensor::Full(DType::kFloat32, {1, 1}, in)}}, z);
-      CHECK(got.At(0) == doctest::Approx(in * factor).epsilon(0.02));
-    }
-  }
-}
-
 TEST_CASE("each tensor is cast once") {
   Model model = Residual();
   const auto variables = model.graph.TrainableVariables();
