@@ -111,6 +111,7 @@ Status Group::JoinAgain(int64_t done) {
 }
 
 Status Group::Begin(Links links) {
+  pulse_.reset();  // it beats on the old links
   queue_.Forget();
   links_ = std::move(links);
   broken_ = {};

@@ -307,11 +307,13 @@ Result<std::optional<CheckpointManager::Restored>>
 CheckpointManager::RestoreNewest(const Leave& leave) const {
   std::vector<int64_t> steps;
   std::vector<std::string> warnings;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+  bool again = true;
+  for (int attempt = 1; again; ++attempt) {
     SLUICE_ASSIGN_OR_RETURN(steps, Steps());
     if (steps.empty()) return std::optional<Restored>();
     warnings.clear();
-    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    again = false;
+    for (auto step = steps.rbegin(); step != steps.rend() && !again; ++step) {
       std::string path = PathOf(*step);
       auto checkpoint = ReadCheckpoint(path, *files_, leave);
       if (checkpoint.ok()) {
@@ -319,7 +321,11 @@ CheckpointManager::RestoreNewest(const Leave& leave) const {
                                       std::move(warnings)});
       }
       const Status why = checkpoint.status();
-      if (why.code() == Code::kNotFound) continue;
+      if (why.code() == Code::kNotFound) {
+        // It was removed for a newer one, which is not among these.
+        again = attempt < kAttempts;
+        continue;
+      }
       // There is nothing wrong with it.
       if (LacksMemory(why)) return why;
       // A disk that cannot read a file will not tomorrow; a server may, and
@@ -330,7 +336,6 @@ CheckpointManager::RestoreNewest(const Leave& leave) const {
           "one: {}",
           *step, why.message()));
     }
-    if (!warnings.empty()) break;
   }
   return DataLoss(fmt::format(
       "none of the {} checkpoints in '{}' can be read; move them away or "

@@ -15,6 +15,7 @@
 
 #include "engine/catch_errors.h"
 #include "io/files/grow_text.h"
+#include "io/files/lock_warning.h"
 
 namespace sluice {
 namespace {
@@ -81,10 +82,13 @@ class PosixWritableFile : public WritableFile {
 // descriptor, so that nothing is left of a killed process's.
 class PosixFileLock : public FileLock {
  public:
-  explicit PosixFileLock(int fd) : fd_(fd) {}
+  PosixFileLock(int fd, std::string warning)
+      : fd_(fd), warning_(std::move(warning)) {}
+  std::string warning() const override { return warning_; }
 
  private:
   Descriptor fd_;
+  const std::string warning_;
 };
 
 // A file, not a pipe or a folder, for reading.
@@ -157,14 +161,15 @@ class PosixFileSystem : public FileSystem {
     struct flock whole {};
     whole.l_type = F_WRLCK;
     whole.l_whence = SEEK_SET;
+    std::string warning;
     if (Retry([&] { return fcntl(fd.get(), F_OFD_SETLK, &whole); }) < 0) {
-      if (errno == EAGAIN || errno == EACCES) {
+      const int error = errno;
+      if (error == EAGAIN || error == EACCES) {
         SLUICE_ASSIGN_OR_RETURN(const std::string other, ReadPrefix(path, 200));
         return FailedPrecondition(other);
       }
-      const bool unknown = errno == ENOLCK || errno == EOPNOTSUPP ||
-                           errno == ENOSYS || errno == EINVAL;
-      if (!unknown) return FileError(errno, "lock", path);
+      warning = WarningWithoutLocks(error, path);
+      if (warning.empty()) return FileError(error, "lock", path);
     }
     if (ftruncate(fd.get(), 0) < 0 || Retry([&] {
                                         return pwrite(fd.get(), holder.data(),
@@ -173,7 +178,7 @@ class PosixFileSystem : public FileSystem {
       return FileError(errno, "write", path);
     }
     return std::unique_ptr<FileLock>(
-        std::make_unique<PosixFileLock>(fd.Release()));
+        std::make_unique<PosixFileLock>(fd.Release(), std::move(warning)));
   }
 
   Result<std::string> ReadPrefix(const std::string& path,

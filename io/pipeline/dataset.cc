@@ -298,9 +298,16 @@ Dataset Dataset::Shard(int64_t index, int64_t count) const {
                        : size > index ? (size - index - 1) / count + 1
                                       : 0;
   const int64_t all = node_->examples_per_epoch();
-  const int64_t examples = part >= 0  ? ExamplesIn(*node_, part)
-                           : all >= 0 ? all / count
-                                      : all;
+  const bool several_passes =
+      size < 0 ||
+      (all >= 0 && size > BatchesOf(all, node_->examples_per_element(), false));
+  int64_t examples = all;
+  if (part == 0 || !several_passes) {
+    examples = ExamplesIn(*node_, part);
+  } else if (all > 0) {
+    // The part of one of them; not nothing, which would be no pass at all.
+    examples = std::max<int64_t>(all / count, 1);
+  }
   return Reordered(node_,
                    {.stage = "shard",
                     .cardinality = part,

@@ -29,7 +29,7 @@ struct Position {
   int64_t examples = 0;     // in the elements consumed, full ones counted
   int64_t passed_over = 0;  // bad ones before and within these
   Mark mark;                // where counting would not do
-  int64_t batch_size = 0;   // 0: it does not matter
+  int64_t batch_size = 0;   // of the elements; 0: it was not told
 };
 
 Result<Position> ReadPosition(const std::string& text) {
@@ -51,7 +51,7 @@ Result<Position> ReadPosition(const std::string& text) {
       SLUICE_ASSIGN_OR_RETURN(position.mark, json.Ints(kMark));
     }
     if (position.examples < 0 || position.passed_over < 0 ||
-        position.epoch < 0) {
+        position.epoch < 0 || position.batch_size < 0) {
       return InvalidArgument("a number of examples is negative");
     }
     return position;
@@ -60,6 +60,18 @@ Result<Position> ReadPosition(const std::string& text) {
   SLUICE_RETURN_IF_ERROR(position.status().WithContext(
       fmt::format("'{}' is not the position of a dataset", text)));
   return position;
+}
+
+// The elements before it. Its last one may have had less than it counts, and
+// is then the dataset's last: these end within it.
+int64_t ElementsBefore(const Position& position, const DatasetNode& node) {
+  const int64_t size = node.examples_per_element();
+  const int64_t elements = position.examples / size;
+  const int64_t all = node.cardinality();
+  const bool ends_within =
+      all >= 0 && all < elements &&
+      Times(all, size) > position.examples - position.batch_size;
+  return ends_within ? all : elements;
 }
 
 // One part of one is the whole, which positions did not always know.
@@ -165,9 +177,7 @@ std::string Iterator::SavePosition() const {
     }
     position[kMark] = mark;
   }
-  if (node_->reorders_batches()) {
-    position[kBatch] = node_->examples_per_element();
-  }
+  position[kBatch] = node_->examples_per_element();
   if (epoch_ > 0) position[kEpoch] = epoch_;
   position["examples"] = Times(consumed_, node_->examples_per_element());
   if (passed_over_ > 0) position[kPassedOver] = passed_over_;
@@ -190,9 +200,19 @@ Status Iterator::Restore(const std::string& position) {
         "be restored for batches of {}",
         saved.batch_size, node_->examples_per_element()));
   }
+  const int64_t size = node_->examples_per_element();
+  // Rounded down it would be before some of the bad ones, nobody knows which.
+  if (node_->counted() && saved.passed_over > 0 && saved.examples % size != 0) {
+    return InvalidArgument(fmt::format(
+        "the position is behind {} examples, where {} bad ones were passed "
+        "over; it can be restored only for batches whose size divides that, "
+        "not of {}",
+        saved.examples, saved.passed_over, size));
+  }
+  const int64_t elements = ElementsBefore(saved, *node_);
   SLUICE_RETURN_IF_ERROR(GoToBegin(static_cast<uint64_t>(saved.epoch)));
   const Status status = CatchErrors([&]() -> Status {
-    if (node_->counted()) return SkipTo(saved.examples, saved.passed_over);
+    if (node_->counted()) return SkipTo(elements * size, saved.passed_over);
     MarkReader mark(saved.mark);
     SLUICE_RETURN_IF_ERROR(stream_->Restore(&mark));
     if (mark.AtEnd()) return {};
@@ -202,7 +222,7 @@ Status Iterator::Restore(const std::string& position) {
     SLUICE_RETURN_IF_ERROR(GoToBegin(0));
     return status;
   }
-  consumed_ = saved.examples / node_->examples_per_element();
+  consumed_ = elements;
   // Of what is less than one of these batches, too: the epoch has begun.
   if (!node_->counted() && saved.examples > 0) {
     consumed_ = std::max<int64_t>(consumed_, 1);

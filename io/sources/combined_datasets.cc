@@ -142,6 +142,9 @@ class CombinedNode : public DatasetNode {
     return Over([](const DatasetNode& node) { return node.cardinality(); });
   }
   int64_t examples_per_epoch() const override {
+    // An input that repeats so many times is read to its end within one pass of
+    // all, and its elements are examples: none comes behind Batch.
+    if (const int64_t all = cardinality(); all >= 0) return all;
     return Over(
         [](const DatasetNode& node) { return node.examples_per_epoch(); });
   }

@@ -121,6 +121,7 @@ PipelineStages StagesOf(const JobFlags& flags, const dist::LaunchInfo& info,
   peers.task = TaskOf(flags);
   peers.task.token = info.token;
   peers.task.credentials = info.credentials;
+  peers.task.allow_plaintext |= info.allow_plaintext;
   peers.connect_timeout = Milliseconds(flags.join_timeout);
   return MeetStages(group, flags.pipeline_stages, std::move(peers));
 }

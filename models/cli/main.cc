@@ -130,7 +130,8 @@ int Run(const TrainerSpec& spec, CommandLine line) {
       line.training.servers = job.servers;
       line.record.nodes = job.nodes();
       line.record.job = dist::JobName();
-      if (line.training.restart && job.leads() &&
+      // Of an elastic job any process may lead later on.
+      if (line.training.restart && (job.leads() || elastic) &&
           IsTrainingOf(line.record.job, line.training.log_dir)) {
         line.training.restart = false;
         console::Note("this job has begun anew before, and goes on (" +
@@ -141,7 +142,14 @@ int Run(const TrainerSpec& spec, CommandLine line) {
         code = commands::Train(spec, line);
       } catch (const std::exception& error) {
         TellFailure(job, error.what());
-        throw;
+        // Others have ended for the same reason, which the launcher knows.
+        const auto* const known = dynamic_cast<const Error*>(&error);
+        if (known == nullptr || job.workers == nullptr ||
+            interrupted.Reason().empty()) {
+          throw;
+        }
+        throw Error(
+            known->status().WithContext("after this process was told to end"));
       }
       EndTogether(job);
       return code;

@@ -46,6 +46,11 @@ std::set<std::string> ExportedNames(const TrainingRun& run) {
   return names;
 }
 
+// How many the step has whose ops are counted: a leaf's, where there are such.
+int64_t ExamplesOf(const TrainingRun& run) {
+  return run.workers().ShareOf(run.input().batch_size());
+}
+
 using Nodes = std::unordered_set<const Node*>;
 
 // What depends on the batch, or on random numbers, which a generator begins
@@ -135,7 +140,7 @@ class LayerNames {
 struct Layer {
   std::string name;
   int64_t parameters = 0;
-  int64_t multiply_adds = 0;  // of the whole batch
+  int64_t multiply_adds = 0;  // of the step's examples
   // What multiplies most, and what yields the output; null where the loss needs
   // nothing of it.
   const Node* op = nullptr;
@@ -173,7 +178,7 @@ class Rows {
     network_ = Needed(roots);
   }
 
-  // Multiply-adds of the whole batch, if they are in proportion to the
+  // Multiply-adds of the step's examples, if they are in proportion to the
   // examples.
   int64_t Cost(const Node& node) const {
     const MultiplyAddsFn count = node.op().multiply_adds;
@@ -275,7 +280,7 @@ std::string BytesOf(const std::vector<Output>& variables) {
 }
 
 std::string Totals(const TrainingRun& run, const std::vector<Layer>& layers) {
-  const int64_t examples = run.batch_size();
+  const int64_t examples = ExamplesOf(run);
   int64_t all = 0, trainable = 0, multiply_adds = 0;
   for (const Output& parameter : ParametersOf(run)) {
     const int64_t elements = parameter.shape().elements();
@@ -292,7 +297,7 @@ std::string Totals(const TrainingRun& run, const std::vector<Layer>& layers) {
       "model's {})",
       WithThousands(all), WithThousands(trainable),
       WithThousands(all - trainable), WithThousands(multiply_adds),
-      FormatBytes(run.info().arena_bytes), examples,
+      FormatBytes(run.info().arena_bytes), run.batch_size(),
       BytesOf(run.graph().Variables()), BytesOf(run.model_variables()));
 }
 
@@ -301,7 +306,7 @@ std::string Totals(const TrainingRun& run, const std::vector<Layer>& layers) {
 std::string SummaryOf(const TrainingRun& run) {
   const std::unique_ptr<Graph> forward = ForwardPass(run);
   const Rows rows(run, *forward);
-  return fmt::format("{}\n{}", Table(rows.get(), run.batch_size()),
+  return fmt::format("{}\n{}", Table(rows.get(), ExamplesOf(run)),
                      Totals(run, rows.get()));
 }
 

@@ -101,6 +101,15 @@ Operation BuildUpdate(const Output& condition, const UpdateRule& rule,
   return applied;
 }
 
+// Counts the runs of one of several trainings in a graph, all of which
+// GlobalStep counts: "<variable>/runs" of the first that it updates.
+Output MakeRunCount(const Output& variable) {
+  Graph& graph = variable.graph();
+  DeviceScope anywhere(graph, "");
+  NameScope names(Scope(graph, variable.name()));
+  return graph.Variable("runs", Zeros({}, DType::kInt64), {.trainable = false});
+}
+
 // Moves "<variable>/average" towards the variable, which `updated` has updated
 // where the context's condition holds. Until the second update it is the
 // variable: its first zeros are not to be evaluated.
@@ -303,8 +312,12 @@ Operation Optimizer::Minimize(Operand loss,
   const Output step = GlobalStep(graph);
   const Output rate = Identity(rate_.At(step), "learning_rate");
   NameScope names(graph, "train");
-  MinimizeContext context = {graph,    step,     rate, Output(),
-                             Output(), step + 1, {}};
+  // Who names the variables may train others of the graph by another operation,
+  // in turn with this one.
+  const bool of_several = !variables.empty();
+  const Output runs = of_several ? MakeRunCount(variables[0]) : step;
+  MinimizeContext context = {graph,    runs,     rate, Output(),
+                             Output(), runs + 1, {}};
   // In two, they come before the cut.
   const bool in_two = all_reduce_ && all_reduce_->in_two;
   const bool shared = all_reduce_ && all_reduce_->shared;
@@ -337,7 +350,7 @@ Operation Optimizer::Minimize(Operand loss,
     }
     context.operations.push_back(scale->Update(finite));
     context.finite = finite;
-    context.update_number = step + 1 - scale->skipped();
+    context.update_number = runs + 1 - scale->skipped();
   }
   if (all_reduce_) {
     for (const Operation& reduced :
@@ -381,6 +394,7 @@ Operation Optimizer::Minimize(Operand loss,
     }
   }
   operations.push_back(AssignAdd(step, 1));
+  if (of_several) operations.push_back(AssignAdd(runs, 1));
   return Group(graph, operations);
 }
 

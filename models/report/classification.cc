@@ -7,6 +7,8 @@
 #include <limits>
 #include <string_view>
 
+#include "io/images/stretch.h"
+
 namespace sluice::report {
 namespace {
 
@@ -28,27 +30,6 @@ bool IsWorse(const Mistake& a, const Mistake& b) {
   throw Error(Code::kInvalidArgument,
               fmt::format("evaluation: {} are {}{}, wanted {}", what,
                           NameOf(got.dtype()), got.shape().ToString(), wanted));
-}
-
-// Standardised pixels have any range: the least becomes 0, the greatest 255.
-// NaN becomes 0, and so does a picture of one value.
-Tensor Stretched(const Tensor& image) {
-  double low = std::numeric_limits<double>::infinity(), high = -low;
-  for (const float pixel : image.values<float>()) {
-    if (!std::isfinite(pixel)) continue;
-    low = std::min(low, double{pixel});
-    high = std::max(high, double{pixel});
-  }
-  Tensor stretched = Tensor::Zeros(DType::kUInt8, image.shape());
-  if (high <= low) return stretched;
-  for (int64_t i = 0; i < image.elements(); ++i) {
-    const double pixel = image.data<float>()[i];
-    if (std::isnan(pixel)) continue;
-    const double share = (std::clamp(pixel, low, high) - low) / (high - low);
-    stretched.data<uint8_t>()[i] =
-        static_cast<uint8_t>(std::lround(255 * share));
-  }
-  return stretched;
 }
 
 // Row `row` of [n,h,w,c] as uint8 [h,w,c] of its own.

@@ -152,8 +152,8 @@ class DnnDescriptor {
   Status status_;
 };
 
-// A device's handle that plans are made with. Who makes and compares plans holds
-// the mutex meanwhile: then searches do not time each other, either.
+// A device's handle that plans are made with. Who makes and compares plans
+// holds the mutex meanwhile: then searches do not time each other, either.
 struct DnnPlanner {
   Mutex mutex;
   cudnnHandle_t handle GUARDED_BY(mutex) = nullptr;

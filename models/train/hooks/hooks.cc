@@ -274,6 +274,17 @@ void Profile::StartWhenDue(TrainingRun& run) {
   run.input_stages().Trace(true);
 }
 
+// What a training that begins again had noted is of a session that is gone. A
+// worker that has come in meanwhile traces nothing that the others have.
+void Profile::Begin(TrainingRun& run) {
+  trace_.reset();
+  uint8_t saved = saved_ ? 1 : 0;
+  run.workers().TakeFromFirst("whether there is a trace", &saved,
+                              sizeof(saved));
+  saved_ = saved != 0;
+  StartWhenDue(run);
+}
+
 void Profile::AfterStep(TrainingRun& run) {
   if (trace_ && run.step() >= last_) End(run);
   StartWhenDue(run);

@@ -81,11 +81,7 @@ class Profile : public Hook {
  public:
   Profile(int64_t first, int64_t last, std::string path)
       : first_(first), last_(last), path_(std::move(path)) {}
-  // What a training that begins again had noted is of a session that is gone.
-  void Begin(TrainingRun& run) override {
-    trace_.reset();
-    StartWhenDue(run);
-  }
+  void Begin(TrainingRun& run) override;
   void AfterStep(TrainingRun& run) override;
   void End(TrainingRun& run) override;
 

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 #include <utility>
 
 #include "io/images/png.h"
+#include "io/images/stretch.h"
 
 namespace sluice {
 namespace {
@@ -19,6 +22,17 @@ bool IsImages(const Tensor& batch) {
   return shape.rank() == 4 && IsPngSize(shape[1], shape[2]) &&
          (shape[3] == 1 || shape[3] == 3 || shape[3] == 4) &&
          (batch.dtype() == DType::kUInt8 || IsFloating(batch.dtype()));
+}
+
+// Bytes of what EventWriter::Image would clip, such as standardised pixels.
+Tensor WithinRange(const Tensor& image) {
+  if (!IsFloating(image.dtype())) return image;
+  const Tensor pixels = image.Cast(DType::kFloat32);
+  const std::span<const float> values = pixels.values<float>();
+  const bool beyond = std::any_of(values.begin(), values.end(), [](float v) {
+    return std::isfinite(v) && (v < 0 || v > 1);
+  });
+  return beyond ? Stretched(pixels) : image;
 }
 
 // Each value as often as it was counted.
@@ -93,7 +107,7 @@ void Summaries::WriteImages(const TrainingRun& run) {
     for (int64_t i = 0; i < std::min(kImages, shape[0]); ++i) {
       IgnoreUnimplemented(train_.events->Image(
           fmt::format("{}/{}", name, i), run.step(),
-          tensor.Rows(i, i + 1).Reshaped(shape.Slice(1, 4))));
+          WithinRange(tensor.Rows(i, i + 1).Reshaped(shape.Slice(1, 4)))));
     }
   }
 }

@@ -45,9 +45,11 @@ const double* Evaluation::Find(std::string_view name) const {
 }
 
 int64_t FullBatch(const Dataset& input) {
-  return input.cardinality() < 0
+  // How many batches there are may be known where the size of a pass is not.
+  const int64_t examples = input.examples_per_epoch();
+  return input.cardinality() < 0 || examples < 0
              ? input.batch_size()
-             : std::min(input.batch_size(), input.examples_per_epoch());
+             : std::min(input.batch_size(), examples);
 }
 
 int64_t RowsOf(const Example& batch) {

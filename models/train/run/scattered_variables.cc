@@ -7,6 +7,7 @@
 
 #include "engine/device.h"
 #include "models/nn/parts.h"
+#include "models/train/values/weights_of_model.h"
 
 namespace sluice {
 namespace {
@@ -199,8 +200,9 @@ Result<LoadedWeights> ScatteredVariables::Load(
               variable.dtype())));
   }
   Session whole(graph);
-  SLUICE_ASSIGN_OR_RETURN(LoadedWeights loaded,
-                          LoadWeightsWith(whole, wholes, path, options));
+  SLUICE_ASSIGN_OR_RETURN(
+      LoadedWeights loaded,
+      LoadWeightsLike(whole, wholes, variables, path, options));
   for (size_t i = 0; i < variables.size(); ++i) {
     if (!whole.IsInitialized(wholes[i])) continue;
     std::vector<NamedTensor> value = {

@@ -11,6 +11,7 @@
 #include "models/optim/loss_scale.h"
 #include "models/optim/name_pattern.h"
 #include "models/optim/schedule.h"
+#include "models/train/values/weights_of_model.h"
 
 namespace sluice {
 namespace {
@@ -48,53 +49,121 @@ std::vector<int> PyTorchOrder(const Output& variable) {
   }
 }
 
-// Where a matrix multiplies rows that were images [n,h,w,c] and were flattened,
-// one by one: their pixels and channels; {0, 0}: it does not.
+bool Normalises(const Node& node) {
+  return node.Is("BatchNorm") || node.Is("BatchNormInference") ||
+         node.Is("LayerNorm");
+}
+
+// Whether column i of its result comes from column i of each input that has as
+// many, if it is no Reshape.
+bool KeepsColumns(const Node& node) {
+  // Of a Concat of columns no part has as many. The last two are how a
+  // layers::Classifier that is cut comes by the rows of all workers.
+  return node.op().elementwise || node.Is("Dropout") || node.Is("BiasAdd") ||
+         Normalises(node) || node.Is("AllGather") || node.Is("Concat");
+}
+
+// Images [n,h,w,c] that were flattened, one by one: their pixels and channels;
+// {0, 0}: there were none.
 struct Flattened {
   int64_t pixels = 0, channels = 0;
 };
-Flattened FlattenedFor(const Output& matrix) {
-  for (const auto& product : matrix.node().graph().nodes()) {
-    if (!product->Is("MatMul") || !(product->input(1) == matrix)) continue;
-    Output rows = product->input(0);
-    // Another product may have as many columns, which are no pixels.
-    while ((rows.node().op().elementwise || rows.node().Is("Dropout")) &&
-           rows.node().num_inputs() > 0 &&
-           rows.node().input(0).shape() == rows.shape()) {
-      rows = rows.node().input(0);
+// Those that `rows`, as wide, were.
+Flattened FlattenedInto(const Output& rows, int64_t columns) {
+  const auto is_as_wide = [&](const Output& x) {
+    return x.shape().rank() >= 2 && x.shape()[-1] == columns;
+  };
+  if (!is_as_wide(rows)) return {};
+  std::vector<Output> left = {rows};
+  std::set<Output> seen = {rows};
+  while (!left.empty()) {
+    const Node& node = left.back().node();
+    left.pop_back();
+    if (node.Is("Reshape")) {
+      const Shape& image = node.input(0).shape();
+      if (image.rank() == 4 && image.elements(1, 4) == columns) {
+        return {image[1] * image[2], image[3]};
+      }
+    } else if (!KeepsColumns(node)) {
+      continue;  // a product may have as many columns, which are no pixels
     }
-    if (!rows.node().Is("Reshape")) continue;
-    const Shape& image = rows.node().input(0).shape();
-    if (image.rank() != 4 || image[1] < 0 || image[2] < 0) continue;
-    const Flattened found = {image[1] * image[2], image[3]};
-    if (found.pixels * found.channels == matrix.shape()[0]) return found;
+    // A Reshape to as many columns keeps them.
+    for (const Output& input : node.inputs()) {
+      if (is_as_wide(input) && seen.insert(input).second) left.push_back(input);
+    }
+  }
+  return {};
+}
+
+// The running statistics of a normalisation by those of a group of workers
+// (layers::BatchNorm), which does not read them: its scale is beside them.
+std::string ScaleBeside(const Output& variable) {
+  const std::string name = variable.name();
+  const size_t last = name.rfind('/') + 1;
+  const std::string_view is = std::string_view(name).substr(last);
+  const bool statistic = is == "running_mean" || is == "running_variance";
+  return statistic ? name.substr(0, last) + "scale" : std::string();
+}
+
+// Of a matrix the rows that the node multiplies by it; of a vector those whose
+// columns the node has an element of it for. Invalid: it does neither.
+Output RowsFor(const Output& variable, const std::string& scale_beside,
+               const Node& node) {
+  if (variable.shape().rank() == 2) {
+    const bool multiplies = node.Is("MatMul") && node.input(1) == variable &&
+                            !node.attrs().Bool("transpose_a") &&
+                            !node.attrs().Bool("transpose_b");
+    return multiplies ? node.input(0) : Output();
+  }
+  if (!KeepsColumns(node)) return {};
+  const bool reads = std::any_of(
+      node.inputs().begin(), node.inputs().end(), [&](const Output& input) {
+        return input == variable ||
+               (!scale_beside.empty() && Normalises(node) &&
+                input.node().IsVariable() && input.name() == scale_beside);
+      });
+  return reads ? node.output(0) : Output();
+}
+
+Flattened FlattenedFor(const Output& variable) {
+  const std::string scale = ScaleBeside(variable);
+  for (const auto& node : variable.graph().nodes()) {
+    const Output rows = RowsFor(variable, scale, *node);
+    if (!rows.valid()) continue;
+    const Flattened found = FlattenedInto(rows, variable.shape()[0]);
+    if (found.pixels > 0) return found;
   }
   return {};
 }
 
 // PyTorch flattens images [c,h,w], we [h,w,c]: [out, c * pixels] becomes [out,
-// pixels * c].
+// pixels * c], and so does [c * pixels], of a normalisation. `model` are
+// `variables` in the graph of the model.
 void TurnFlattened(const std::vector<Output>& variables,
+                   const std::vector<Output>& model,
                    std::vector<NamedTensor>* tensors) {
-  for (const Output& variable : variables) {
-    if (variable.shape().rank() != 2) continue;
-    const auto [pixels, channels] = FlattenedFor(variable);
+  for (size_t i = 0; i < variables.size(); ++i) {
+    const int rank = variables[i].shape().rank();
+    if (rank != 1 && rank != 2) continue;
+    const auto [pixels, channels] = FlattenedFor(model[i]);
     if (pixels < 2 || channels < 2) continue;
-    const auto found =
-        std::find_if(tensors->begin(), tensors->end(),
-                     [name = PyTorchName(variable)](const NamedTensor& tensor) {
-                       return tensor.name == name;
-                     });
+    const auto found = std::find_if(
+        tensors->begin(), tensors->end(),
+        [name = PyTorchName(variables[i])](const NamedTensor& tensor) {
+          return tensor.name == name;
+        });
     if (found == tensors->end()) continue;
     const Tensor& theirs = found->tensor;
-    if (theirs.shape().rank() != 2 || theirs.shape()[1] != pixels * channels) {
+    if (theirs.shape().rank() != rank ||
+        theirs.shape()[-1] != pixels * channels) {
       continue;  // told of where all that does not fit is
     }
     Tensor turned(theirs.dtype(), theirs.shape());
     const size_t width = SizeOf(theirs.dtype());
     const auto* const from = static_cast<const char*>(theirs.raw());
     auto* to = static_cast<char*>(turned.raw());
-    for (int64_t row = 0; row < theirs.shape()[0]; ++row) {
+    const int64_t rows = theirs.elements() / (pixels * channels);
+    for (int64_t row = 0; row < rows; ++row) {
       for (int64_t pixel = 0; pixel < pixels; ++pixel) {
         for (int64_t channel = 0; channel < channels; ++channel, to += width) {
           const int64_t at = (row * channels + channel) * pixels + pixel;
@@ -217,8 +286,9 @@ Result<std::vector<NamedTensor>> ReadWeightTensors(const std::string& path) {
   return std::move(file.tensors);
 }
 
-Result<LoadedWeights> LoadWeightsWith(Session& session,
+Result<LoadedWeights> LoadWeightsLike(Session& session,
                                       const std::vector<Output>& variables,
+                                      const std::vector<Output>& model,
                                       const std::string& path,
                                       const WeightsOptions& options) {
   std::vector<std::string> names;
@@ -234,13 +304,15 @@ Result<LoadedWeights> LoadWeightsWith(Session& session,
   const bool pytorch = DropPrefixes(variables, &tensors) == Spelling::kPyTorch;
   const Names known(names.begin(), names.end());
   const Names kept(loaded.reset.begin(), loaded.reset.end());
-  std::vector<Output> wanted;
+  std::vector<Output> wanted, wanted_of_model;
   Names passed_over;  // by the names of the file
-  for (const Output& variable : variables) {
+  for (size_t i = 0; i < variables.size(); ++i) {
+    const Output& variable = variables[i];
     if (kept.contains(variable.name())) {
       passed_over.insert(pytorch ? PyTorchName(variable) : variable.name());
     } else {
       wanted.push_back(variable);
+      wanted_of_model.push_back(model[i]);
     }
   }
   std::erase_if(tensors, [&](const NamedTensor& tensor) {
@@ -248,13 +320,20 @@ Result<LoadedWeights> LoadWeightsWith(Session& session,
            (pytorch ? tensor.name.ends_with(".num_batches_tracked")
                     : IsTrainingState(tensor.name, known));
   });
-  if (pytorch) TurnFlattened(wanted, &tensors);
+  if (pytorch) TurnFlattened(wanted, wanted_of_model, &tensors);
   SLUICE_ASSIGN_OR_RETURN(
       loaded.converted,
       WriteWeights(session, wanted, tensors, path,
                    pytorch ? PyTorchLayout() : WeightLayout()));
   loaded.tensors = static_cast<int64_t>(wanted.size());
   return loaded;
+}
+
+Result<LoadedWeights> LoadWeightsWith(Session& session,
+                                      const std::vector<Output>& variables,
+                                      const std::string& path,
+                                      const WeightsOptions& options) {
+  return LoadWeightsLike(session, variables, variables, path, options);
 }
 
 Status LoadWeights(Session& session, const std::vector<Output>& variables,

@@ -8,6 +8,7 @@
 #include <random>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace sluice::resnet50 {
@@ -57,6 +58,19 @@ TEST_CASE("begun in the middle of one, and where it cannot be found out") {
   fails = false;
   CHECK(*epochs.For(9) == 2);
   for (size_t i = 0; i < 7; ++i) CHECK(*epochs.For(i) == 2);
+}
+
+TEST_CASE("one of several processes, which has another part each epoch") {
+  int made = 0;
+  EachEpoch<int> epochs(
+      4, [&] { return ++made; }, 2);
+  int epoch = 0;
+  for (const auto& [first, second] :
+       std::vector<std::pair<size_t, size_t>>{{0, 1}, {2, 3}, {0, 2}}) {
+    ++epoch;
+    CHECK(*epochs.For(first) == epoch);
+    CHECK(*epochs.For(second) == epoch);
+  }
 }
 
 }  // namespace

@@ -17,7 +17,9 @@
 #include "tests/support/config_jobs.h"
 #include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
+#include "tests/support/net_hosts.h"
 #include "tests/support/newest_tensors.h"
+#include "tests/support/required.h"
 
 namespace sluice {
 namespace {
@@ -182,6 +184,35 @@ TEST_CASE("without secrets nobody is let in, and beyond this host nothing is") {
       Train(variables, {"--allow-plaintext", "--join-timeout", "0.5"});
   CHECK(plain->Wait() != 0);
   CHECK(Contains(plain->err(), "rank 0 of 2 waits for rank 1"));
+}
+
+// By an address of this machine that is not the loopback's.
+TEST_CASE("what may go in plain text may do so between stages, too") {
+  constexpr int kNet = 231;
+  const testing::NetHosts here(kNet, 0);
+  if (!here.made()) {
+    testing::SkipForHosts("no address of this machine to be made");
+    return;
+  }
+  const TemporaryFolder folder;
+  const std::string token = "SLUICE_TOKEN_FILE=" + TokenFile(folder);
+  const std::vector<int> ports = FreePorts(2);
+  std::vector<std::unique_ptr<Process>> processes;
+  for (const int rank : {0, 1}) {
+    const std::string config = fmt::format(
+        R"({{"cluster": {{"worker": ["10.{0}.0.1:{1}", "10.{0}.0.1:{2}"]}},
+             "task": {{"type": "worker", "index": {3}}}}})",
+        kNet, ports[0], ports[1], rank);
+    processes.push_back(testing::TrainWithVariables(
+        {"SLUICE_CONFIG=" + config, token, "SLUICE_ALLOW_PLAINTEXT=1"},
+        {"--log-dir", folder / "log", "--steps", "8", "--batch-size", "48",
+         "--pipeline-stages", "2", "--micro-batches", "4"}));
+  }
+  for (const auto& process : processes) {
+    const int code = process->Wait();
+    CAPTURE(process->err());
+    CHECK(code == 0);
+  }
 }
 
 TEST_CASE("a process of --strategy none needs no secrets") {

@@ -172,6 +172,33 @@ TEST_CASE("--restart is for the beginning, not for those that come") {
   }
 }
 
+// Which leads then, and has been started with --restart, too.
+TEST_CASE("--restart: one that has come in and is left alone goes on") {
+  constexpr int kEpochs = 30;
+  TemporaryFolder folder;
+  const std::string log = folder / "log";
+  // Many evaluations, so that it comes in before the end.
+  Words flags = Flags(log, kEpochs, "3", "0.1");
+  flags.emplace_back("--restart");
+  const Process process(
+      kLauncher, Job(2, {"--elastic", "1", "--max-restarts", "1"}, flags));
+  const auto kill_rank = [&](int rank) {
+    const pid_t pid = Rank(process.pid(), rank);
+    REQUIRE(pid > 0);
+    kill(pid, SIGKILL);
+  };
+  AwaitStep(process, 20);
+  kill_rank(1);
+  testing::AwaitTrue([&] { return Contains(process.err(), "has come in"); });
+  kill_rank(0);
+  CHECK(process.Wait() == 0);
+  CAPTURE(process.err());
+  CHECK(Contains(process.err(), "rank 0 ended by SIGKILL"));
+  CHECK(!Contains(process.err(), "the earlier training is now in"));
+  CHECK(!std::filesystem::exists(log + "/previous-1"));
+  CheckWhole(log, kEpochs);
+}
+
 TEST_CASE("one that stands still is killed, and the others go on") {
   constexpr int kEpochs = 12;
   for (const int rank : {0, 2}) {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "dist/collective/group.h"
@@ -341,6 +343,41 @@ TEST_CASE("a group that is broken can be joined again") {
   groups[0]->Leave(Cancelled("enough"));
   CHECK(groups[0]->JoinAgain(0).code() == Code::kUnimplemented);
   CHECK_FALSE(groups[0]->Check().ok());
+}
+
+// Whose connections are whole, and show that it lives, until there are others.
+TEST_CASE("who only looks, and calls nothing, joins again, too") {
+  for (int run = 0; run < Rounds(12); ++run) {
+    const Watchdog watchdog;
+    const int size = 2 + run % 4;
+    CAPTURE(size);
+    GroupOptions options;
+    options.may_join_again = true;
+    Groups groups = JoinAll(size, WiresOf(At(run)), options);
+    for (int again = 0; again < 3; ++again) {
+      const int leaves = (run + again) % size;
+      const auto statuses = OnAll(groups, [&](Group& group) -> Status {
+        if (group.rank() == leaves) group.Leave(Cancelled("enough"));
+        while (true) {
+          SLUICE_RETURN_IF_ERROR(group.Check());
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+      });
+      for (const Status& status : statuses) {
+        CAPTURE(status.message());
+        CHECK(status.code() == Code::kCancelled);
+      }
+      CheckOk(OnAll(groups, [&](Group& group) -> Status {
+        SLUICE_RETURN_IF_ERROR(group.JoinAgain(0));
+        auto sum = static_cast<float>(group.rank());
+        SLUICE_RETURN_IF_ERROR(
+            group.AllReduce("sum", DType::kFloat32, &sum, 1, Reduction::kSum));
+        const int wanted = size * (size - 1) / 2;
+        return sum == static_cast<float>(wanted) ? Status()
+                                                 : Internal("a wrong sum");
+      }));
+    }
+  }
 }
 
 // One that is stopped is not: processes_test.

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "io/files/fault_file_system.h"
@@ -192,6 +193,49 @@ TEST_CASE("a server's newest checkpoint that it does not give is an error") {
   CHECK(manager.RestoreNewest().status().code() == Code::kUnavailable);
   files.refused.clear();
   CHECK((*manager.RestoreNewest())->checkpoint.state.step == 20);
+}
+
+// Files of which one is first read behind what another process does.
+class BusyFiles : public FaultFileSystem {
+ public:
+  std::string awaited;
+  std::function<void()> act;
+
+  Result<std::string> ReadPrefix(const std::string& path,
+                                 size_t limit) override {
+    ActBefore(path);
+    return FaultFileSystem::ReadPrefix(path, limit);
+  }
+  Result<std::unique_ptr<ReadableFile>> OpenRead(
+      const std::string& path) override {
+    ActBefore(path);
+    return FaultFileSystem::OpenRead(path);
+  }
+
+ private:
+  void ActBefore(const std::string& path) {
+    if (path != awaited) return;
+    awaited.clear();
+    act();
+  }
+};
+
+TEST_CASE("the newest is the one that another was removed for meanwhile") {
+  BusyFiles files;
+  CheckpointManager saving = Open(files, 1);
+  CHECK(saving.Save(Make(100, 0.9)).ok());
+  CHECK(saving.Save(Make(500, 0.5)).ok());
+  CHECK(*saving.Steps() == Steps{100, 500});
+  const CheckpointManager reading =
+      CheckpointManager::ForReading("run", {.files = &files});
+  files.act = [&] { CHECK(saving.Save(Make(600, 0.6)).ok()); };
+  files.awaited = saving.PathOf(500);
+  const auto restored = *reading.RestoreNewest();
+  CHECK(files.awaited.empty());
+  REQUIRE(restored.has_value());
+  CHECK(restored->checkpoint.state.step == 600);
+  CHECK(restored->warnings.empty());
+  CHECK(*saving.Steps() == Steps{100, 600});
 }
 
 TEST_CASE("lower may be better, and a step may be saved again") {

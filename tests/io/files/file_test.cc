@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "io/files/fault_file_system.h"
+#include "io/files/lock_warning.h"
 
 namespace sluice {
 namespace {
@@ -112,6 +113,7 @@ TEST_CASE("posix: a locked file is one holder's, until it lets go or dies") {
   REQUIRE(lock.ok());
   const auto refused = [&] { return files.Lock(path, "another").status(); };
   CHECK(refused().code() == Code::kFailedPrecondition);
+  CHECK((*lock)->warning().empty());
   CHECK(refused().message() == "the first, whose text is long");
   // Reading the file, and closing it, does not give the lock away.
   CHECK(*files.Read(path) == "the first, whose text is long");
@@ -140,6 +142,20 @@ TEST_CASE("posix: a locked file is one holder's, until it lets go or dies") {
   std::filesystem::remove(path + ".other");
   CHECK(files.Lock("/no/such/folder/lock", "x").status().code() ==
         Code::kNotFound);
+}
+
+TEST_CASE("posix: a file system without locks warns") {
+  for (const int error : {ENOLCK, EOPNOTSUPP, ENOSYS, EINVAL}) {
+    CAPTURE(error);
+    CHECK(WarningWithoutLocks(error, "run/lock") ==
+          "the file system of 'run/lock' has no locks: nothing keeps a second "
+          "training out");
+  }
+  // Of another holder, and of what is no matter of locks.
+  for (const int error : {EAGAIN, EACCES, EBADF, EIO}) {
+    CAPTURE(error);
+    CHECK(WarningWithoutLocks(error, "run/lock").empty());
+  }
 }
 
 TEST_CASE("posix: a full disk") {

@@ -158,6 +158,25 @@ TEST_CASE("a batch of another size goes on behind the same example") {
   CHECK(batch["x"].IntAt(0) == 11);
 }
 
+TEST_CASE("within a batch nobody knows how many were passed over") {
+  Pipeline pipeline;
+  pipeline.numbers = Numbers(30);
+  pipeline.broken = {5};
+  pipeline.batch = 6;
+  Iterator batches = pipeline.Make(10).MakeIterator();
+  Example batch;
+  REQUIRE(*batches.Next(&batch));  // 0 1 2 3 4 6
+  const std::string position = batches.SavePosition();
+  pipeline.batch = 4;
+  CHECK(pipeline.Make(10).MakeIterator().Restore(position).code() ==
+        Code::kInvalidArgument);
+  pipeline.batch = 3;
+  Iterator later = pipeline.Make(10).MakeIterator();
+  ThrowIfError(later.Restore(position));
+  REQUIRE(*later.Next(&batch));
+  CHECK(batch["x"].IntAt(0) == 7);
+}
+
 TEST_CASE("batches that cannot be read are passed over whole") {
   const auto make = [] {
     return Numbers(40).Batch(4).Map(

@@ -158,6 +158,9 @@ TEST_CASE("cardinality and examples per epoch") {
   CHECK(d.Batch(4).Prefetch(2).cardinality() == 3);
   CHECK(d.Batch(4).Take(1).examples_per_epoch() == 4);
   CHECK(d.Repeat().Take(25).cardinality() == 25);
+  // Of several passes, however many: the part of one.
+  CHECK(d.Repeat(3).Shard(0, 2).examples_per_epoch() == 5);
+  CHECK(d.Repeat().Shard(0, 2).examples_per_epoch() == 5);
   for (int64_t count : {1, 3, 4, 10, 11}) {
     int64_t sum = 0;
     for (int64_t i = 0; i < count; ++i) {
@@ -310,6 +313,13 @@ TEST_CASE("a run may be resumed with another batch size") {
   REQUIRE(*second.Next(&batch));
   const auto x = batch["x"].values<int64_t>();
   CHECK(Values(x.begin(), x.end()) == Part(all, 24, 27));
+  // At the end, too, where the last batch counts as full.
+  Iterator ended = Numbers(10).Batch(4).MakeIterator();
+  while (*ended.Next(&batch)) continue;
+  Iterator pairs = Numbers(10).Batch(2).MakeIterator();
+  REQUIRE(pairs.Restore(ended.SavePosition()).ok());
+  CHECK(pairs.consumed() == 5);
+  CHECK(!*pairs.Next(&batch));
 }
 
 TEST_CASE("random keys: of the seed, the epoch and the place") {

@@ -134,11 +134,15 @@ TEST_CASE("cardinality where it is not known") {
   const Dataset endless =
       datasets::Concatenate(std::vector{Numbers(2), Numbers(3).Repeat()});
   CHECK(endless.cardinality() == kInfinite);
-  CHECK(datasets::Zip(
-            std::vector{Numbers(3).Repeat(), Numbers(4).Map([](Example& e) {
-                          e = {{"y", e["x"]}};
-                        })})
-            .cardinality() == 4);
+  const Dataset zipped = datasets::Zip(
+      std::vector{Numbers(3).Repeat(), Numbers(4).Map([](Example& e) {
+                    e = {{"y", e["x"]}};
+                  })});
+  CHECK(zipped.cardinality() == 4);
+  // All that comes is one pass, whatever repeats in it.
+  CHECK(zipped.examples_per_epoch() == 4);
+  CHECK(datasets::Concatenate(std::vector{Numbers(2).Repeat(3), Numbers(4)})
+            .examples_per_epoch() == 10);
   // Nothing passes: no pass has anything, so that it ends.
   CHECK(Read(Numbers(3).Filter([](const Example&) { return false; }).Repeat())
             .empty());

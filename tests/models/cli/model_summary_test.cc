@@ -170,6 +170,24 @@ TEST_CASE("the table of mnist's cnn, by hand") {
                         "model's 13.1 MB)"));
 }
 
+TEST_CASE("an example costs as much where virtual workers share a batch") {
+  const auto costs_of = [](const std::string& summary) {
+    std::string text;
+    for (const Row& row : RowsOf(summary)) {
+      // What the loss of several waits for is listed, too.
+      if (row.name.starts_with("gradients/")) continue;
+      text += fmt::format("{} {}\n", row.name, row.multiply_adds);
+    }
+    return text;
+  };
+  for (const int64_t examples : {100, 26}) {
+    const std::string one = Summary(Mnist("cnn"), {28, 28, 1}, examples);
+    const std::string shared =
+        Summary(Mnist("cnn"), {28, 28, 1}, examples, {.virtual_workers = 4});
+    CHECK(costs_of(shared) == costs_of(one));
+  }
+}
+
 TEST_CASE("networks of dense layers, for one example") {
   const std::string softmax = Summary(Mnist("softmax"), {28, 28, 1}, 1);
   CHECK(LayersOf(softmax) == "reshape Reshape [1,784]\nlogits MatMul [1,10]\n");

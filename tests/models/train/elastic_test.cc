@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -72,6 +73,7 @@ struct Plan {
   int size = 2, least = 1, restarts = 0;
   int64_t virtual_workers = 0;
   std::string log_dir;
+  std::string trace;       // of two of the first steps; empty: none
   std::vector<int> fates;  // of each process that is started; then none
   unsigned optimizer = 0;  // which; 0: that of the toy
 };
@@ -105,6 +107,9 @@ Trained Train(const Plan& plan, const TrainingOptions& options, int process) {
       };
     }
     Trainer trainer(spec, run, options);
+    if (!plan.trace.empty()) {
+      trainer.AddHook(std::make_unique<Profile>(2, 3, plan.trace));
+    }
     const testing::OnStep nothing;
     trainer.AddHook(std::make_unique<testing::Watch>(process, nothing, &mine));
     mine.result = trainer.Train();
@@ -229,6 +234,35 @@ TEST_CASE("too few that are left save what they have, and say so") {
   for (const auto& [process, each] : rest.alive) {
     REQUIRE(each.error == "");
     CheckCounted(each);
+  }
+}
+
+// One that comes after these steps has none to trace, whoever it stands in for.
+TEST_CASE("who comes in traces nothing that the others have") {
+  for (const int least : {2, 3}) {
+    for (const int dies : {0, 1}) {
+      for (const int call : {100, 150, 200}) {
+        CAPTURE(least);
+        CAPTURE(dies);
+        CAPTURE(call);
+        TemporaryFolder folder;
+        Plan plan{.size = 3, .least = least, .restarts = 1};
+        plan.trace = folder / "trace.json";
+        plan.fates = {0, 0, 0};
+        plan.fates[static_cast<size_t>(dies)] = call;
+        const Outcome outcome = Run(plan);
+        CAPTURE(outcome.said);
+        CHECK(outcome.died == 1);
+        // Two wait for a third, where there are to be three.
+        CHECK(outcome.alive.size() >= static_cast<size_t>(least));
+        for (const auto& [process, each] : outcome.alive) {
+          CAPTURE(process);
+          REQUIRE(each.error == "");
+          CHECK(each.result.steps == kSteps);
+        }
+        CHECK(std::filesystem::exists(plan.trace));
+      }
+    }
   }
 }
 

@@ -230,6 +230,26 @@ TEST_CASE("what must be known of such a training") {
   CHECK(Trainer(scheduled, run, {}).Train().steps == 4);
 }
 
+TEST_CASE("so many batches of passes of which nobody knows the size") {
+  TrainerSpec spec = Spec(110, false);
+  spec.input = [](const RunContext& run) {
+    return datasets::FromTensors(
+               {{"x", Tensor::Full(DType::kFloat32, {20, 3}, 0.5)},
+                {"label", Tensor::Zeros(DType::kInt64, {20})}})
+        .Filter([](const Example&) { return true; })
+        .Repeat()
+        .Take(40)
+        .Batch(run.batch_size);
+  };
+  RunContext run = ToyRun(1);
+  run.batch_size = 8;
+  run.steps = 3;
+  const TrainingResult result = Trainer(spec, run, {}).Train();
+  CHECK(result.steps == 3);
+  REQUIRE(result.evaluation.has_value());
+  CHECK(result.evaluation->examples == 40);
+}
+
 TEST_CASE("a rate is searched for over several epochs") {
   const RateCurve curve =
       FindRate(Spec(110, false), ToyRun(1), {}, {.most = 0.01, .steps = 30});

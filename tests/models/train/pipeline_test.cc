@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/checkpoints/safetensors.h"
 #include "models/train/hooks/hooks.h"
 #include "models/train/hooks/plateau.h"
 #include "models/train/run/leaf_steps.h"
@@ -192,6 +193,50 @@ TEST_CASE("weights from a file are those of all stages") {
   REQUIRE(before.error == "");
   first = before.result.checkpoint;
   CheckSameBits(train({2, 2}, "staged"), train({}, "whole")[0]);
+}
+
+// PyTorch flattens channels first, which the whole model alone tells.
+TEST_CASE("PyTorch's weights behind Flatten are those of all stages, too") {
+  TemporaryFolder folder;
+  const std::string path = folder / "weights.safetensors";
+  std::vector<NamedTensor> tensors;
+  std::mt19937 random(2);
+  const auto add = [&](const std::string& name, int64_t out, int64_t in) {
+    Tensor weight(DType::kFloat32, {out, in});
+    for (float& value : weight.values<float>()) {
+      value = static_cast<float>(random() % 64) / 64 - 0.5f;
+    }
+    tensors.push_back({name + ".weight", std::move(weight)});
+    tensors.push_back({name + ".bias", Tensor::Zeros(DType::kFloat32, {out})});
+  };
+  add("stem", 24, 3);
+  add("fc1", 8, 24);
+  add("logits", 3, 8);
+  REQUIRE(WriteSafetensors(path, tensors).ok());
+
+  Task task = ToyTask(4, 1);
+  task.spec = [](int) {
+    TrainerSpec spec = ToySpec();
+    spec.model = [](Scope& scope, const Features& in, const RunContext&) {
+      const Output stem = layers::Dense(scope / "stem", in["x"], {.units = 24});
+      const Output image = Reshape(stem, {-1, 2, 3, 4});
+      const Output hidden =
+          layers::Dense(scope / "fc1", layers::Flatten(Relu(image)),
+                        {.units = 8, .activation = Relu});
+      const Output logits =
+          layers::Dense(scope / "logits", hidden, {.units = 3});
+      return ModelSpec{
+          .loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"])),
+          .metrics = {{"accuracy", Accuracy(logits, in["label"])}}};
+    };
+    return spec;
+  };
+  task.options = [&](int) {
+    TrainingOptions options = Virtual(4);
+    options.weights = path;
+    return options;
+  };
+  CheckSameBits(TrainOn({2, 1}, task), TrainOn({}, task)[0]);
 }
 
 TEST_CASE("a stage that fails ends the others, who say so") {

@@ -144,15 +144,15 @@ TEST_CASE("what fails when it is run is never chosen, however late it is") {
     double clock = 0;
     SearchBudget budget(90, [&] { return clock; });
     const std::vector<int64_t> engines = {1, 2, 3, 4, 5, 6};
-    const auto fastest =
-        SearchFastest(engines,
-                      {.make =
-                           [&](size_t) {
-                             clock += 2;  // two of them are its whole part
-                             return true;
-                           },
-                       .time = [&](size_t i) { return i == runs ? 1 : kNever; }},
-                      budget);
+    const auto fastest = SearchFastest(
+        engines,
+        {.make =
+             [&](size_t) {
+               clock += 2;  // two of them are its whole part
+               return true;
+             },
+         .time = [&](size_t i) { return i == runs ? 1 : kNever; }},
+        budget);
     REQUIRE_EQ(fastest.has_value(), runs < engines.size());
     if (fastest) CHECK_EQ(fastest->suggestion, runs);
   }

@@ -12,9 +12,11 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "io/counter_random.h"
+#include "io/images/png.h"
 #include "models/train/hooks/hook.h"
 #include "models/train/hooks/scalar_log.h"
 #include "models/train/trainer.h"
@@ -180,7 +182,6 @@ TEST_CASE("damaged scalars do not end the training") {
   CHECK(rows.back().step == kSteps);
 }
 
-// An earlier one that was killed before its first checkpoint leaves scalars.
 // Such as a second and a half of sound at 44.1 kHz; more than a PNG is wide.
 TEST_CASE("what only has the rank of pictures is not drawn") {
   for (const Shape& of_example : {Shape{66150, 1, 1}, Shape{1, 32769, 3}}) {
@@ -207,6 +208,64 @@ TEST_CASE("what only has the rank of pictures is not drawn") {
   }
 }
 
+#if SLUICE_HAVE_PNG && SLUICE_HAVE_PROTOBUF
+// The pictures in a file of events, of which each is all in a piece.
+std::vector<Tensor> PicturesIn(std::string_view events) {
+  constexpr std::string_view kBegin = "\x89PNG", kEnd = "IEND";
+  constexpr size_t kChecksum = 4;  // behind the end
+  std::vector<Tensor> pictures;
+  for (size_t at = 0; (at = events.find(kBegin, at)) != events.npos;) {
+    const size_t end = events.find(kEnd, at) + kEnd.size() + kChecksum;
+    REQUIRE(end <= events.size());
+    pictures.push_back(DecodePng(events.substr(at, end - at)).ValueOrThrow());
+    at = end;
+  }
+  return pictures;
+}
+
+TEST_CASE("pictures of numbers beyond 0 and 1 are stretched") {
+  const TemporaryFolder folder;
+  TrainerSpec spec = testing::ToySpec();
+  spec.input = [](const RunContext& run) {
+    const Tensor x =
+        Tensor::Array<float>({2, 1, 3, 1}, {-2, 0, 2, 0.25, 0.5, 0.75});
+    return datasets::FromTensors(
+               {{"x", x}, {"label", Tensor::Zeros(DType::kInt64, {2})}})
+        .Batch(run.batch_size);
+  };
+  spec.model = [](Scope& scope, const Features& in, const RunContext&) {
+    const Output logits =
+        layers::Dense(scope / "logits", layers::Flatten(in["x"]), {.units = 3});
+    return ModelSpec{.loss =
+                         Mean(SparseSoftmaxCrossEntropy(logits, in["label"]))};
+  };
+  RunContext run;
+  run.batch_size = 2;
+  Trainer trainer(spec, run, {.log_dir = folder / "log"});
+  REQUIRE(trainer.Train().steps == 1);
+  std::vector<Tensor> pictures;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder / "log/train")) {
+    for (Tensor& picture : PicturesIn(TextOf(entry.path().string()))) {
+      pictures.push_back(std::move(picture));
+    }
+  }
+  // Within 0 and 1 they are as they were.
+  const std::vector<std::vector<uint8_t>> wanted = {{0, 128, 255},
+                                                    {64, 128, 191}};
+  REQUIRE(pictures.size() == wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    REQUIRE(pictures[i].elements() == 3 * 3);
+    for (size_t pixel = 0; pixel < 3; ++pixel) {
+      CAPTURE(i);
+      CAPTURE(pixel);
+      CHECK(pictures[i].data<uint8_t>()[3 * pixel] == wanted[i][pixel]);
+    }
+  }
+}
+#endif
+
+// An earlier one that was killed before its first checkpoint leaves scalars.
 TEST_CASE("a training that begins anew has its own scalars alone") {
   const TemporaryFolder folder;
   const std::string log = folder / "log";

@@ -7,13 +7,18 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "graph/builder.h"
 #include "io/checkpoints/pth.h"
+#include "models/nn/classifier.h"
 #include "models/nn/layers.h"
+#include "models/train/values/weights_of_model.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 
@@ -157,41 +162,121 @@ TEST_CASE("an average of nothing in the file is the model's own") {
 // PyTorch's flatten has the pixels of a channel one behind another.
 TEST_CASE("what comes behind Flatten has PyTorch's channels first") {
   constexpr int64_t kHeight = 2, kWidth = 3, kChannels = 4, kUnits = 5;
-  for (const bool between : {false, true}) {
-    CAPTURE(between);
+  constexpr int64_t kFeatures = kHeight * kWidth * kChannels;
+  const auto batch_norm = [](const Output& x, bool training, bool of_group) {
+    return layers::BatchNorm(
+        Scope(x.graph()) / "norm", x,
+        {.training = training, .activation = Relu, .synchronized = of_group});
+  };
+  struct Between {
+    std::string name;
+    std::function<Output(const Output& x)> op;
+  };
+  const std::vector<Between> all = {
+      {"nothing", [](const Output& x) { return x; }},
+      {"dropout",
+       [](const Output& x) {
+         return layers::Dropout(Scope(x.graph()) / "dropout", Relu(x),
+                                {.rate = 0.1, .training = true});
+       }},
+      {"a factor", [](const Output& x) { return 2 * x; }},
+      {"batch norm of training",
+       [=](const Output& x) { return batch_norm(x, true, false); }},
+      {"batch norm of a group",
+       [=](const Output& x) { return batch_norm(2 * x, true, true); }},
+      {"batch norm of inference",
+       [=](const Output& x) { return 0.5 * batch_norm(x, false, false); }},
+      {"layer norm", [](const Output& x) {
+         return layers::LayerNorm(Scope(x.graph()) / "norm", x);
+       }}};
+  for (const Between& between : all) {
+    CAPTURE(between.name);
     Graph graph;
     const Output image = graph.Placeholder(
         "image", DType::kFloat32, {kUnknown, kHeight, kWidth, kChannels});
-    Output x = layers::Flatten(image);
-    if (between)
-      x = layers::Dropout(Scope(graph) / "dropout", Relu(x),
-                          {.rate = 0.1, .training = true});
+    const Output x = between.op(layers::Flatten(image));
     layers::Dense(Scope(graph) / "fc", x, {.units = kUnits});
     Session session(graph);
     session.Initialize();
-    Tensor weight(DType::kFloat32, {kUnits, kChannels * kHeight * kWidth});
-    for (int64_t i = 0; i < weight.elements(); ++i) {
-      weight.data<float>()[i] = static_cast<float>(i);
+    const auto counted = [](const Shape& shape, int64_t first) {
+      Tensor tensor(DType::kFloat32, shape);
+      for (int64_t i = 0; i < tensor.elements(); ++i) {
+        tensor.data<float>()[i] = static_cast<float>(first + i);
+      }
+      return tensor;
+    };
+    const Tensor weight = counted({kUnits, kFeatures}, 0);
+    std::vector<NamedTensor> tensors = {{"fc.weight", weight},
+                                        {"fc.bias", Full({kUnits}, 0)}};
+    std::vector<std::pair<std::string, Tensor>> vectors;  // by our names
+    const auto names = PyTorchLayout().name;
+    for (const Output& variable : graph.Variables()) {
+      if (!variable.name().starts_with("norm/")) continue;
+      const auto first = static_cast<int64_t>(100 * (vectors.size() + 1));
+      vectors.emplace_back(variable.name(), counted({kFeatures}, first));
+      tensors.push_back({names(variable), vectors.back().second});
     }
     TemporaryFolder folder;
     const std::string path = folder / "w";
-    REQUIRE(WriteSafetensors(
-                path, std::vector<NamedTensor>{{"fc.weight", weight},
-                                               {"fc.bias", Full({kUnits}, 0)}})
-                .ok());
+    REQUIRE(WriteSafetensors(path, tensors).ok());
     REQUIRE(LoadWeights(session, graph.Variables(), path).ok());
     const Tensor ours = session.Read(graph.Get("fc/weights"));
-    for (int64_t unit = 0; unit < kUnits; ++unit) {
-      for (int64_t h = 0; h < kHeight; ++h) {
-        for (int64_t w = 0; w < kWidth; ++w) {
-          for (int64_t c = 0; c < kChannels; ++c) {
-            const int64_t theirs = unit * kChannels * kHeight * kWidth +
-                                   (c * kHeight + h) * kWidth + w;
-            const int64_t row = (h * kWidth + w) * kChannels + c;
-            CHECK(ours.At(row * kUnits + unit) == weight.At(theirs));
+    for (int64_t h = 0; h < kHeight; ++h) {
+      for (int64_t w = 0; w < kWidth; ++w) {
+        for (int64_t c = 0; c < kChannels; ++c) {
+          const int64_t theirs = (c * kHeight + h) * kWidth + w;
+          const int64_t row = (h * kWidth + w) * kChannels + c;
+          for (int64_t unit = 0; unit < kUnits; ++unit) {
+            CHECK(ours.At(row * kUnits + unit) ==
+                  weight.At(unit * kFeatures + theirs));
+          }
+          for (const auto& [name, vector] : vectors) {
+            CAPTURE(name);
+            CHECK(session.Read(graph.Get(name)).At(row) == vector.At(theirs));
           }
         }
       }
+    }
+    const bool normalised = between.name.find("norm") != std::string::npos;
+    const size_t of_batches = between.name == "layer norm" ? 2 : 4;
+    CHECK(vectors.size() == (normalised ? of_batches : 0));
+  }
+}
+
+// As each worker has it of a cut layers::Classifier: all rows, some columns.
+TEST_CASE("a part of a matrix behind Flatten has them first, too") {
+  Graph graph;
+  const Output image =
+      graph.Placeholder("image", DType::kFloat32, {kUnknown, 1, 2, 2});
+  const layers::Classifier layer(Scope(graph) / "fc", layers::Flatten(image),
+                                 {.classes = 4, .workers = 2, .share = 3});
+  Graph wholes;
+  const std::vector<Output> variables = {
+      wholes.Variable("fc/weights", Zeros({4, 4})),
+      wholes.Variable("fc/bias", Zeros({4}))};
+  Session session(wholes);
+  const std::vector<float> rows = {0, 1, 2, 3, 0, 1, 2, 3,
+                                   0, 1, 2, 3, 0, 1, 2, 3};
+  TemporaryFolder folder;
+  const std::string path = folder / "w";
+  REQUIRE(WriteSafetensors(
+              path,
+              std::vector<NamedTensor>{
+                  {"fc.weight", Tensor::Array<float>({4, 4}, rows)},
+                  {"fc.bias", Tensor::Array<float>({4}, {4, 5, 6, 7})}})
+              .ok());
+  REQUIRE(LoadWeightsLike(session, variables,
+                          {graph.Get("fc/weights"), graph.Get("fc/bias")}, path,
+                          {})
+              .ok());
+  CHECK(session.Read(variables[1])
+            .BitEqual(Tensor::Array<float>({4}, {4, 5, 6, 7})));
+  for (int64_t out = 0; out < 4; ++out) {
+    CAPTURE(out);
+    const Tensor weights = session.Read(variables[0]);
+    const std::vector<double> wanted = {0, 2, 1, 3};
+    for (int64_t row = 0; row < 4; ++row) {
+      CHECK(weights.At(4 * row + out) == wanted[static_cast<size_t>(row)]);
     }
   }
 }

@@ -58,8 +58,7 @@ TEST_CASE("a text of rank 0 has a length that can be") {
 TEST_CASE("metrics of rank 0 are whole numbers of bytes") {
   Graph graph;
   const NamedMetrics metrics = {
-      {"perplexity",
-       Perplexity(graph.Placeholder("s", DType::kFloat32, {2}))}};
+      {"perplexity", Perplexity(graph.Placeholder("s", DType::kFloat32, {2}))}};
   for (int64_t bytes = 1; bytes <= 40; ++bytes) {
     CAPTURE(bytes);
     const std::string said =
@@ -67,9 +66,8 @@ TEST_CASE("metrics of rank 0 are whole numbers of bytes") {
     StrangeCollective collective(1, 2, said);
     std::vector<MetricsOverSet> mine;
     mine.emplace_back(metrics);
-    const std::string error = ErrorOf([&] {
-      (void)Workers(&collective).Merged(metrics, std::move(mine));
-    });
+    const std::string error = ErrorOf(
+        [&] { (void)Workers(&collective).Merged(metrics, std::move(mine)); });
     CHECK(Contains(error, "metrics of rank 0 are") == (bytes % 8 != 0));
   }
 }
