@@ -34,6 +34,8 @@ struct RunContext {
   // on which it is.
   int64_t rank = 0;
   int64_t size = 1;
+  // How many of these are this process's, which reads their examples.
+  int64_t own = 1;
   // Of the job's processes on this host, from 0 on; as it started with.
   int64_t local_rank = 0;
   // Whether batch normalisation is to be by the batches of all of them

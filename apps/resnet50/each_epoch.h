@@ -12,8 +12,16 @@
 #include <vector>
 
 #include "engine/thread_annotations.h"
+#include "models/run_context.h"
 
 namespace sluice::resnet50 {
+
+// For how many of so many examples this process asks in an epoch.
+inline size_t CallsOf(size_t examples, const RunContext& run) {
+  return static_cast<size_t>(static_cast<double>(examples) *
+                             static_cast<double>(run.own) /
+                             static_cast<double>(run.size));
+}
 
 // A T that is made when the first of so many examples is asked for, and again
 // when the first is asked for a second time, and so on: that is once an epoch,

@@ -277,11 +277,10 @@ class Reader {
         sizing_(Small(run), run),
         cache_(PictureCache::Of(run)) {
     if (cache_ == nullptr) return;
-    // A process that has several of the workers sees more of the examples.
     listed_ = std::make_shared<EachEpoch<std::vector<std::string>>>(
         list_->paths.size(),
         [list = list_] { return ListedVersions(list->paths); },
-        list_->paths.size() / static_cast<size_t>(run.size));
+        CallsOf(list_->paths.size(), run));
   }
 
   void operator()(Example& example, uint64_t key) const {

@@ -142,11 +142,10 @@ std::function<void(Example&, uint64_t)> RecordPictures::FromCache(
     std::shared_ptr<PictureCache> cache, const Sizing& sizing,
     const RunContext& run) const {
   const char* kind = run.mode == Mode::kPredict ? " without its label" : "";
-  // One that has changed is read, which fails as without a cache. A process
-  // that has several of the workers sees more of the examples.
+  // One that has changed is read, which fails as without a cache.
   const auto versions = std::make_shared<EachEpoch<std::string>>(
       shards_.size(), [shards = shards_] { return VersionOf(shards); },
-      static_cast<size_t>(shards_.size() / run.size));
+      CallsOf(static_cast<size_t>(shards_.size()), run));
   return [shards = shards_, cache = std::move(cache), sizing, kind, versions](
              Example& example, uint64_t key) {
     const int64_t number = example["record"].IntAt(0);

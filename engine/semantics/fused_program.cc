@@ -21,15 +21,15 @@ void AddAll(scalar::OpList<Ops...>, const FusedFunction& function,
 
 Functions MakeFunctions() {
   Functions functions;
-  functions["LogicalNot"] = {1, true, true};
+  functions["LogicalNot"] = {1, 1, true};
   for (const char* name : {"LogicalAnd", "LogicalOr", "LogicalXor"}) {
-    functions[name] = {2, true, true};
+    functions[name] = {2, 2, true};
   }
-  functions["Select"] = {3, true, false};
-  AddAll(scalar::UnaryOps(), {1, false, false}, &functions);
-  AddAll(scalar::UnaryPredicates(), {1, false, true}, &functions);
-  AddAll(scalar::BinaryOps(), {2, false, false}, &functions);
-  AddAll(scalar::BinaryPredicates(), {2, false, true}, &functions);
+  functions["Select"] = {3, 1, false};
+  AddAll(scalar::UnaryOps(), {1, 0, false}, &functions);
+  AddAll(scalar::UnaryPredicates(), {1, 0, true}, &functions);
+  AddAll(scalar::BinaryOps(), {2, 0, false}, &functions);
+  AddAll(scalar::BinaryPredicates(), {2, 0, true}, &functions);
   return functions;
 }
 
@@ -99,8 +99,7 @@ Status CheckStep(const FusedProgram& before, const FusedStep& step) {
     if (value < 0 || value >= before.values()) {
       return fault(fmt::format("value {} is not there yet", value));
     }
-    const bool wants_bool =
-        function->takes_bool && (i == 0 || step.function != "Select");
+    const bool wants_bool = static_cast<int>(i) < function->bools;
     if (before.IsBool(value) != wants_bool) {
       return fault(
           fmt::format("value {} is {}bool", value, wants_bool ? "not " : ""));

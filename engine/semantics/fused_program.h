@@ -45,8 +45,9 @@ struct FusedProgram {
 // A function's operands and whether its result is bool.
 struct FusedFunction {
   int arity = 0;
-  bool takes_bool = false;  // all operands; of Select, the first
+  int bools = 0;  // how many of the operands, the first ones, are bool
   bool gives_bool = false;
+  bool takes_bool() const { return bools > 0; }
 };
 // Null when there is none of that name.
 const FusedFunction* FindFusedFunction(std::string_view name);

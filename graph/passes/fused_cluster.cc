@@ -49,10 +49,7 @@ bool AddNode(Node& node, const NodeMerger& merger, DType dtype,
       operands.push_back(AddInput(input, &cluster->inputs));
       continue;
     }
-    // What programs have of bools (FusedFunction::takes_bool).
-    if (!function->takes_bool || (name == "Select" && !operands.empty())) {
-      return false;
-    }
+    if (static_cast<int>(operands.size()) >= function->bools) return false;
     // A choice joins if it is made for this node alone, on the same device.
     Node& choice = input.node();
     if (input.dtype() != DType::kBool || merger.uses(choice).size() != 1 ||

@@ -121,8 +121,8 @@ class Mixer {
   }
 
   // False for a number that half would take for 0 or infinity, such as an
-  // epsilon or the -1e9 of a mask, or has few digits of, as float16 of those
-  // below 1e-6: what uses it stays in float32.
+  // epsilon or the -1e9 of a mask, or has few digits of, as float16 of most
+  // below 4e-6: what uses it stays in float32.
   bool Holds(const Output& x) const {
     if (!x.node().IsConstant() || x.shape().elements() != 1) return true;
     const Tensor& value = x.node().attrs().TensorOf("value");

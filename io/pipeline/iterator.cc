@@ -201,15 +201,17 @@ Status Iterator::Restore(const std::string& position) {
         saved.batch_size, node_->examples_per_element()));
   }
   const int64_t size = node_->examples_per_element();
-  // Rounded down it would be before some of the bad ones, nobody knows which.
-  if (node_->counted() && saved.passed_over > 0 && saved.examples % size != 0) {
+  const int64_t elements = ElementsBefore(saved, *node_);
+  // Rounded down it would be before some of the bad ones, nobody knows which;
+  // but not at the end of a pass.
+  if (node_->counted() && saved.passed_over > 0 && saved.examples % size != 0 &&
+      elements != node_->cardinality()) {
     return InvalidArgument(fmt::format(
         "the position is behind {} examples, where {} bad ones were passed "
         "over; it can be restored only for batches whose size divides that, "
         "not of {}",
         saved.examples, saved.passed_over, size));
   }
-  const int64_t elements = ElementsBefore(saved, *node_);
   SLUICE_RETURN_IF_ERROR(GoToBegin(static_cast<uint64_t>(saved.epoch)));
   const Status status = CatchErrors([&]() -> Status {
     if (node_->counted()) return SkipTo(elements * size, saved.passed_over);

@@ -107,7 +107,12 @@ Output MakeRunCount(const Output& variable) {
   Graph& graph = variable.graph();
   DeviceScope anywhere(graph, "");
   NameScope names(Scope(graph, variable.name()));
-  return graph.Variable("runs", Zeros({}, DType::kInt64), {.trainable = false});
+  // Another loss of the same variables may have been there before.
+  std::string name = "runs";
+  for (int i = 1; graph.Find(variable.name() + "/" + name) != nullptr; ++i) {
+    name = fmt::format("runs_{}", i);
+  }
+  return graph.Variable(name, Zeros({}, DType::kInt64), {.trainable = false});
 }
 
 // Moves "<variable>/average" towards the variable, which `updated` has updated

@@ -1,11 +1,11 @@
 // Putting tensors together, cutting them up, repeating and reversing them: a
 // strided copy for each, or for each part.
+#include <type_traits>
 #include <vector>
 
 #include "engine/threads.h"
 #include "kernels/cpu/array/array_copy.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/reduce/reduce.h"
 
 namespace sluice::cpu {
 namespace {
@@ -50,10 +50,12 @@ struct TileSum {
       at += i % shape[d] * strides[d];
       i /= shape[d];
     }
-    Wide<T> sum = 0;
+    // Very many of one sign would lose their last digits in float.
+    using C = ComputeType<T>;
+    std::conditional_t<std::is_floating_point_v<C>, double, C> sum = 0;
     std::array<int64_t, Shape::kMaxRank> tile{};
     for (int d = 0; d >= 0;) {
-      sum += static_cast<Wide<T>>(static_cast<ComputeType<T>>(dy[at]));
+      sum += static_cast<C>(dy[at]);
       for (d = shape.rank() - 1; d >= 0; --d) {
         at += tile_strides[d];
         if (++tile[d] < multiples[d]) break;
@@ -61,7 +63,7 @@ struct TileSum {
         tile[d] = 0;
       }
     }
-    return T(static_cast<ComputeType<T>>(sum));
+    return T(static_cast<C>(sum));
   }
 };
 

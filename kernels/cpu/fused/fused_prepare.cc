@@ -178,7 +178,7 @@ class Compiler {
         last && !summed && output == outputs.begin() && output != plain &&
         p_.element_size * p_.elements < static_cast<int64_t>(kStreamedBytes);
     // Loops may work in place, but not between elements of different sizes.
-    const bool in_place = !function.takes_bool && !function.gives_bool;
+    const bool in_place = !function.takes_bool() && !function.gives_bool;
     if (in_place) GiveBack(s);
     step.result = straight ? -1 : registers_.Take();
     if (!in_place) GiveBack(s);
@@ -212,7 +212,7 @@ class Compiler {
       step->kind = FusedLoop::Kind::kSelect;
       return {};
     }
-    if (function.takes_bool) {
+    if (function.takes_bool()) {
       step->kind = FusedLoop::Kind::kLogical;
       step->logical = from.function == "LogicalNot"   ? '!'
                       : from.function == "LogicalAnd" ? '&'

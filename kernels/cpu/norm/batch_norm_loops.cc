@@ -1,6 +1,7 @@
 // The reference loops of batch normalisation, over the rows of a block; inner
 // loops run over the channels.
 #include <algorithm>
+#include <array>
 
 #include "engine/ceil_div.h"
 #include "kernels/cpu/norm/batch_norm.h"
@@ -8,29 +9,32 @@
 namespace sluice::cpu {
 namespace {
 
-// Distances from the first row are summed: those of a mean that is large beside
-// them would be lost in a sum that grows with the rows.
 template <typename T, typename C = ComputeType<T>>
 void Moments(const T* x, int64_t rows, int64_t channels, C* __restrict mean,
              C* __restrict squares) {
-  std::fill(mean, mean + channels, C(0));
-  std::fill(squares, squares + channels, C(0));
-  for (int64_t r = 0; r < rows; ++r) {
-    const T* row = x + r * channels;
-    for (int64_t c = 0; c < channels; ++c) {
-      mean[c] += static_cast<C>(row[c]) - static_cast<C>(x[c]);
-    }
-  }
   const C scale = C(1) / static_cast<C>(rows);
-  for (int64_t c = 0; c < channels; ++c) {
-    mean[c] = static_cast<C>(x[c]) + mean[c] * scale;
-  }
-  for (int64_t r = 0; r < rows; ++r) {
-    const T* row = x + r * channels;
-    for (int64_t c = 0; c < channels; ++c) {
-      const C d = static_cast<C>(row[c]) - mean[c];
-      squares[c] += d * d;
+  std::array<C, simd::kMomentsTile> off;
+  for (int64_t first = 0; first < channels; first += simd::kMomentsTile) {
+    const int64_t width = std::min(simd::kMomentsTile, channels - first);
+    C* const m = mean + first;
+    C* const s = squares + first;
+    std::fill_n(m, width, C(0));
+    std::fill_n(s, width, C(0));
+    std::fill_n(off.begin(), width, C(0));
+    const T* row = x + first;
+    for (int64_t r = 0; r < rows; ++r, row += channels) {
+      for (int64_t c = 0; c < width; ++c) m[c] += static_cast<C>(row[c]);
     }
+    for (int64_t c = 0; c < width; ++c) m[c] *= scale;
+    row = x + first;
+    for (int64_t r = 0; r < rows; ++r, row += channels) {
+      for (int64_t c = 0; c < width; ++c) {
+        const C d = static_cast<C>(row[c]) - m[c];
+        off[c] += d;
+        s[c] += d * d;
+      }
+    }
+    simd::CorrectMoments(width, scale, off.data(), m, s);
   }
 }
 

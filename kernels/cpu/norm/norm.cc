@@ -49,11 +49,13 @@ void LayerNorm(const LayerNormGeometry& g, const KernelContext& k) {
     for (int64_t r = begin; r < end; ++r) {
       const T* x = k.input<T>(0) + r * g.width;
       T* y = k.output<T>(0) + r * g.width;
-      // Of distances: a large mean would be lost in a sum of the values.
-      const C first = g.width > 0 ? static_cast<C>(x[0]) : C(0);
-      const C mean = first + Sum<C>(g.width, [&](int64_t i) {
-                               return static_cast<C>(x[i]) - first;
-                             }) / n;
+      // Corrected by the distances from it, of which a mean that is large
+      // beside them has lost some (simd::CorrectMoments).
+      C mean =
+          Sum<C>(g.width, [&](int64_t i) { return static_cast<C>(x[i]); }) / n;
+      mean += Sum<C>(g.width,
+                     [&](int64_t i) { return static_cast<C>(x[i]) - mean; }) /
+              n;
       const C variance = Sum<C>(g.width,
                                 [&](int64_t i) {
                                   const C d = static_cast<C>(x[i]) - mean;

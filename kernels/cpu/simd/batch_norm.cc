@@ -41,42 +41,56 @@ SLUICE_INLINE void AddRows(int64_t channels, float* total, const Term& term) {
 }
 
 template <int kRows>
-SLUICE_INLINE void AddDistances(const float* x, int64_t channels,
-                                const float* from, float* total) {
+SLUICE_INLINE void AddValues(const float* x, int64_t channels, float* total) {
   AddRows<kRows>(
       channels, total, [=](int r, int64_t c) __attribute__((always_inline)) {
         Fetch(x + r * channels + c);
-        return LoadStream(x + r * channels + c) - LoadStream(from + c);
+        return LoadStream(x + r * channels + c);
       });
 }
 
+// off[c] += x - mean, squares[c] += (x - mean)^2 of rows [0, kRows).
 template <int kRows>
-SLUICE_INLINE void AddSquares(const float* x, int64_t channels,
-                              const float* mean, float* total) {
-  AddRows<kRows>(
-      channels, total, [=](int r, int64_t c) __attribute__((always_inline)) {
-        const V d = LoadStream(x + r * channels + c) - LoadStream(mean + c);
-        return d * d;
-      });
+SLUICE_INLINE void AddDistances(const float* x, int64_t channels, int64_t width,
+                                const float* mean, float* off, float* squares) {
+  for (int64_t c = 0; c < width; c += kStreamLanes) {
+    const V m = LoadStream(mean + c);
+    V d = LoadStream(x + c) - m;
+    V sum = d, square = d * d;
+    for (int r = 1; r < kRows; ++r) {
+      d = LoadStream(x + r * channels + c) - m;
+      sum += d;
+      square += d * d;
+    }
+    StoreStream(off + c, LoadStream(off + c) + sum);
+    StoreStream(squares + c, LoadStream(squares + c) + square);
+  }
 }
 
-// Of distances from the first row, as the reference (batch_norm_loops.cc).
 void Moments(const float* x, int64_t rows, int64_t channels, float* mean,
              float* squares) {
   Zero(mean, channels);
   Zero(squares, channels);
   int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) {
-    AddDistances<4>(x + r * channels, channels, x, mean);
-  }
-  for (; r < rows; ++r) AddDistances<1>(x + r * channels, channels, x, mean);
+  for (; r + 4 <= rows; r += 4) AddValues<4>(x + r * channels, channels, mean);
+  for (; r < rows; ++r) AddValues<1>(x + r * channels, channels, mean);
   const float scale = 1.0f / static_cast<float>(rows);
-  for (int64_t c = 0; c < channels; ++c) mean[c] = x[c] + mean[c] * scale;
-  for (r = 0; r + 4 <= rows; r += 4) {
-    AddSquares<4>(x + r * channels, channels, mean, squares);
-  }
-  for (; r < rows; ++r) {
-    AddSquares<1>(x + r * channels, channels, mean, squares);
+  for (int64_t c = 0; c < channels; ++c) mean[c] *= scale;
+  for (int64_t first = 0; first < channels; first += simd::kMomentsTile) {
+    const int64_t left = channels - first;
+    const int64_t width = left < simd::kMomentsTile ? left : simd::kMomentsTile;
+    float off[simd::kMomentsTile];
+    Zero(off, width);
+    const float* row = x + first;
+    float* const m = mean + first;
+    float* const s = squares + first;
+    for (r = 0; r + 4 <= rows; r += 4, row += 4 * channels) {
+      AddDistances<4>(row, channels, width, m, off, s);
+    }
+    for (; r < rows; ++r, row += channels) {
+      AddDistances<1>(row, channels, width, m, off, s);
+    }
+    simd::CorrectMoments(width, scale, off, m, s);
   }
 }
 

@@ -28,6 +28,25 @@ struct BatchNormBlock {
   bool stream = false;      // past the caches: y is aligned and too large
 };
 
+// Columns whose distances from their means are summed at a time. A sum of many
+// rows has lost what a mean that is large beside these distances is off by; the
+// sum of the distances has it, and corrects the mean and the squares (Chan,
+// Golub and LeVeque, "Algorithms for computing the sample variance", 1983,
+// equation 1.7).
+inline constexpr int64_t kMomentsTile = 512;
+// off: the sums of so many columns' distances; scale: 1 / rows.
+template <typename C>
+__attribute__((always_inline)) inline void CorrectMoments(int64_t columns,
+                                                          C scale, const C* off,
+                                                          C* mean, C* squares) {
+  for (int64_t c = 0; c < columns; ++c) {
+    const C shift = off[c] * scale;
+    mean[c] += shift;
+    const C square = squares[c] - off[c] * shift;
+    squares[c] = square < 0 ? C(0) : square;  // NaN stays
+  }
+}
+
 // The gradient g of the normalised x is dy + dy2 where the mask's bit is set,
 // all of it without a mask.
 template <typename T, typename C>

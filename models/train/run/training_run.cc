@@ -91,6 +91,7 @@ RunContext WithRank(const RunContext& run, const Workers& workers) {
   RunContext of_worker = run;
   of_worker.rank = workers.mine().begin;
   of_worker.size = workers.leaves();
+  of_worker.own = workers.mine().size();
   return of_worker;
 }
 

@@ -124,5 +124,19 @@ TEST_CASE("of two trainings in a graph each is as if it were alone") {
   }
 }
 
+TEST_CASE("two losses of one variable may be trained on in turn") {
+  Graph graph;
+  const Output w = graph.Variable("w", Filled(3, {}));
+  const Optimizer sgd = optimizers::Sgd(0.5);
+  const Operation to_one = sgd.Minimize((w - 1) * (w - 1), {w});
+  const Operation to_five = sgd.Minimize((w - 5) * (w - 5) * 0.5, {w});
+  Session session(graph);
+  session.Initialize();
+  session.Run({}, to_one);
+  CHECK(session.Read(w).At(0) == 1);
+  session.Run({}, to_five);
+  CHECK(session.Read(w).At(0) == 3);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -2,6 +2,8 @@
 // in all tiles, in order.
 #include "kernels/cuda/ops/array/array.h"
 
+#include <type_traits>
+
 #include "kernels/cuda/device/element.h"
 #include "kernels/cuda/device/launch.h"
 
@@ -23,15 +25,17 @@ __device__ int64_t PlaceOf(int64_t i, int rank, const int64_t* sizes,
 template <typename T>
 __global__ void TileGradKernel(TileShape s, const T* dy, T* dx) {
   using C = ComputeOf<T>;
+  // As the CPU's: very many of one sign would lose their last digits in float.
+  using Sum = std::conditional_t<std::is_floating_point_v<C>, double, C>;
   for (int64_t i = GlobalThread(); i < s.elements; i += GlobalThreads()) {
     const T* own = dy + PlaceOf(i, s.rank, s.sizes, s.strides);
-    C sum = C(0);
+    Sum sum = Sum(0);
     for (int64_t tile = 0; tile < s.tiles; ++tile) {
-      sum = static_cast<C>(
+      sum = static_cast<Sum>(
           sum + static_cast<C>(
                     own[PlaceOf(tile, s.rank, s.multiples, s.tile_strides)]));
     }
-    dx[i] = T(sum);
+    dx[i] = T(static_cast<C>(sum));
   }
 }
 

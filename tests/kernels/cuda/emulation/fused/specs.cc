@@ -68,7 +68,7 @@ void AddFunctions(std::vector<KernelSpec>* specs) {
       const bool clips = names[i] == "Clip";
       const bool leaks =
           names[i].starts_with("LeakyRelu") || names[i].starts_with("Elu");
-      const int operand = f.takes_bool ? 2 : 0;
+      const int operand = f.takes_bool() ? 2 : 0;
       program += fmt::format(
           "; {}{}({}{})", names[i],
           clips   ? "<-0.5,inf>"
