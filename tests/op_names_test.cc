@@ -38,7 +38,6 @@ constexpr std::string_view kScalars = "finds the loop of each scalar function";
 
 const std::map<std::string, Matcher>& Matchers() {
   static const auto* const matchers = new std::map<std::string, Matcher>{
-      {"engine/semantics/fused_program.cc", {1, kScalars}},
       {"graph/compile/part_buffers.cc",
        {2, "what joins and cuts, of which copies are spared"}},
       {"graph/ops/fused.cc", {1, kFamily}},
