@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -14,6 +16,25 @@ namespace sluice::launcher {
 namespace {
 
 using Json = nlohmann::json;
+
+// get_to takes any number and converts it, whatever its size.
+void ReadInt(const Json& json, const char* name, int* number) {
+  const Json& value = json.at(name);
+  constexpr int kLeast = std::numeric_limits<int>::min();
+  constexpr int kMost = std::numeric_limits<int>::max();
+  const bool fits = value.is_number_unsigned()
+                        ? value.get<uint64_t>() <= uint64_t{kMost}
+                        : value.is_number_integer() &&
+                              value.get<int64_t>() >= kLeast &&
+                              value.get<int64_t>() <= kMost;
+  if (!fits) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--agent: '{}' of the plan is {}", name,
+                            value.dump(-1, ' ', /*ensure_ascii=*/true,
+                                       Json::error_handler_t::replace)));
+  }
+  *number = value.get<int>();
+}
 
 }  // namespace
 
@@ -64,17 +85,17 @@ RemotePlan DecodedPlan(std::string_view line) {
     JobPlan& job = plan.job;
     json.at("command").get_to(job.command);
     json.at("folder").get_to(plan.folder);
-    json.at("rank").get_to(plan.rank);
-    json.at("server").get_to(plan.server);
-    json.at("size").get_to(job.size);
-    json.at("first").get_to(job.first);
-    json.at("local_size").get_to(job.local_size);
+    ReadInt(json, "rank", &plan.rank);
+    ReadInt(json, "server", &plan.server);
+    ReadInt(json, "size", &job.size);
+    ReadInt(json, "first", &job.first);
+    ReadInt(json, "local_size", &job.local_size);
     json.at("job").get_to(job.id);
     json.at("coordinator").get_to(job.coordinator);
     json.at("servers").get_to(job.servers);
     json.at("servers_return").get_to(job.servers_return);
     json.at("listen").get_to(plan.listen);
-    json.at("port").get_to(plan.port);
+    ReadInt(json, "port", &plan.port);
     json.at("token").get_to(job.token);
     json.at("credentials").get_to(job.credentials);
     json.at("certificates").get_to(job.certificates);
@@ -84,7 +105,7 @@ RemotePlan DecodedPlan(std::string_view line) {
     json.at("address").get_to(job.address);
     json.at("timeout_kill").get_to(plan.timeout_kill);
     json.at("peer_timeout").get_to(plan.peer_timeout);
-    const int local = plan.rank - job.first;
+    const int64_t local = int64_t{plan.rank} - job.first;
     if (job.command.empty() || local < 0 || local >= job.local_size) {
       throw Error(Code::kInvalidArgument, "a plan that makes no sense");
     }

@@ -9,6 +9,7 @@
 #include <regex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -444,6 +445,11 @@ over = SendWait(sent) {key = "b", edge = 1} @ /cpu:0
   Seed(dir + "/launcher_fuzz", "words",
        std::string("\0o\3\0\0\0abcx\2\0\0\0\0\1", 16));
   Seed(dir + "/launcher_fuzz", "plan", "\1" + std::string(kPlan));
+  // Of a number that no int holds.
+  std::string far = kPlan;
+  constexpr std::string_view kNear = "\"server\": -1";
+  far.replace(far.find(kNear), kNear.size(), "\"server\": -1e53");
+  Seed(dir + "/launcher_fuzz", "far plan", "\1" + far);
   Seed(dir + "/frame_fuzz", "hello", EncodedFrame({}));
   Seed(dir + "/hello_fuzz", "hello", EncodedHello());
   Seed(dir + "/control_fuzz", "suspect", SuspicionAndBeat());
