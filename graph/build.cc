@@ -280,19 +280,8 @@ Output Graph::Variable(const std::string& name, const Initializer& initializer,
   }
   // Not below any control input: initialisation runs by itself, and who reads
   // the variable waits for what it says itself.
-  class Aside {
-   public:
-    explicit Aside(std::vector<Node*>* controls)
-        : controls_(controls), kept_(std::exchange(*controls, {})) {}
-    ~Aside() { *controls_ = std::move(kept_); }
-    Aside(const Aside&) = delete;
-    Aside& operator=(const Aside&) = delete;
-
-   private:
-    std::vector<Node*>* const controls_;
-    std::vector<Node*> kept_;
-  };
-  const Aside aside(&controls_);
+  const ControlScope restored(*this, {});
+  controls_.clear();
   Output variable =
       Add({"Variable",
            {},

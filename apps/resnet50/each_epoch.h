@@ -18,9 +18,8 @@ namespace sluice::resnet50 {
 
 // For how many of so many examples this process asks in an epoch.
 inline size_t CallsOf(size_t examples, const RunContext& run) {
-  return static_cast<size_t>(static_cast<double>(examples) *
-                             static_cast<double>(run.own) /
-                             static_cast<double>(run.size));
+  return examples * static_cast<size_t>(run.own) /
+         static_cast<size_t>(run.size);
 }
 
 // A T that is made when the first of so many examples is asked for, and again

@@ -107,10 +107,7 @@ class Agent {
     return others_ended_ && !suspended_ && still_.stopped();
   }
   void EndStill(dist::Deadline now) {
-    // What is left of a millisecond counts the next time.
-    const auto passed =
-        std::chrono::duration_cast<std::chrono::milliseconds>(now - looked_);
-    looked_ += passed;
+    const auto passed = now - std::exchange(looked_, now);
     if (!counts()) return;
     still_.Pass(passed);
     if (still_.time() < peer_timeout_) return;

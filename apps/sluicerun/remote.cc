@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -20,13 +19,10 @@ using Json = nlohmann::json;
 // get_to takes any number and converts it, whatever its size.
 void ReadInt(const Json& json, const char* name, int* number) {
   const Json& value = json.at(name);
-  constexpr int kLeast = std::numeric_limits<int>::min();
-  constexpr int kMost = std::numeric_limits<int>::max();
   const bool fits = value.is_number_unsigned()
-                        ? value.get<uint64_t>() <= uint64_t{kMost}
+                        ? std::in_range<int>(value.get<uint64_t>())
                         : value.is_number_integer() &&
-                              value.get<int64_t>() >= kLeast &&
-                              value.get<int64_t>() <= kMost;
+                              std::in_range<int>(value.get<int64_t>());
   if (!fits) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("--agent: '{}' of the plan is {}", name,

@@ -9,8 +9,6 @@
 
 namespace sluice::launcher {
 
-using std::chrono::milliseconds;
-
 void Standstill::Look(pid_t pid) {
   siginfo_t info = {};
   // Each stop and each going on is told once, the last one last.
@@ -18,13 +16,14 @@ void Standstill::Look(pid_t pid) {
                 WSTOPPED | WCONTINUED | WNOHANG) == 0 &&
          info.si_pid != 0) {
     signal_ = info.si_code == CLD_CONTINUED ? 0 : info.si_status;
-    time_ = milliseconds(0);
+    time_ = std::chrono::nanoseconds(0);
     info = {};
   }
 }
 
-void Standstill::Pass(milliseconds time) {
-  if (stopped()) time_ += std::min(time, 2 * kStandstillTick);
+void Standstill::Pass(std::chrono::nanoseconds time) {
+  constexpr std::chrono::nanoseconds kMost = 2 * kStandstillTick;
+  if (stopped()) time_ += std::min(time, kMost);
 }
 
 std::string Standstill::KilledText() const {

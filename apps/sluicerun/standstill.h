@@ -18,18 +18,18 @@ class Standstill {
   // its end to be waited for.
   void Look(pid_t pid);
   // Counts, while it stands still, but never much at a time: this process may
-  // have been stopped itself, as by Ctrl-Z.
-  void Pass(std::chrono::milliseconds time);
+  // have been stopped itself, as by Ctrl-Z. Many short times add up.
+  void Pass(std::chrono::nanoseconds time);
 
   bool stopped() const { return signal_ != 0; }
   // How long it has, of what was counted.
-  std::chrono::milliseconds time() const { return time_; }
+  std::chrono::nanoseconds time() const { return time_; }
   // "has stood still for 3 s (SIGSTOP), and is killed"
   std::string KilledText() const;
 
  private:
   int signal_ = 0;  // that stopped it; 0: it runs
-  std::chrono::milliseconds time_{0};
+  std::chrono::nanoseconds time_{0};
 };
 
 }  // namespace sluice::launcher

@@ -298,10 +298,8 @@ bool Supervisor::AnyStill() const {
 }
 
 void Supervisor::EndStill() {
-  // What is left of a millisecond counts the next time, however soon that is.
-  const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(
-      Clock::now() - looked_);
-  looked_ += passed;
+  const Clock::time_point now = Clock::now();
+  const auto passed = now - std::exchange(looked_, now);
   if (!well_) return;
   for (RunningRank& rank : ranks_) {
     if (rank.code || rank.serves()) continue;

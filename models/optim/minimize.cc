@@ -108,10 +108,8 @@ Output MakeRunCount(const Output& variable) {
   DeviceScope anywhere(graph, "");
   NameScope names(Scope(graph, variable.name()));
   // Another loss of the same variables may have been there before.
-  std::string name = "runs";
-  for (int i = 1; graph.Find(variable.name() + "/" + name) != nullptr; ++i) {
-    name = fmt::format("runs_{}", i);
-  }
+  const std::string name =
+      graph.UniqueName("runs").substr(graph.scope().size());
   return graph.Variable(name, Zeros({}, DType::kInt64), {.trainable = false});
 }
 

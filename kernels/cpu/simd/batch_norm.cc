@@ -30,23 +30,18 @@ void Zero(float* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = 0;
 }
 
-// total[c] += term of rows [0, kRows) at column c, for all columns.
-template <int kRows, typename Term>
-SLUICE_INLINE void AddRows(int64_t channels, float* total, const Term& term) {
-  for (int64_t c = 0; c < channels; c += kStreamLanes) {
-    V sum = term(0, c);
-    for (int r = 1; r < kRows; ++r) sum += term(r, c);
-    StoreStream(total + c, LoadStream(total + c) + sum);
-  }
-}
-
+// total[c] += x of rows [0, kRows).
 template <int kRows>
 SLUICE_INLINE void AddValues(const float* x, int64_t channels, float* total) {
-  AddRows<kRows>(
-      channels, total, [=](int r, int64_t c) __attribute__((always_inline)) {
-        Fetch(x + r * channels + c);
-        return LoadStream(x + r * channels + c);
-      });
+  for (int64_t c = 0; c < channels; c += kStreamLanes) {
+    Fetch(x + c);
+    V sum = LoadStream(x + c);
+    for (int r = 1; r < kRows; ++r) {
+      Fetch(x + r * channels + c);
+      sum += LoadStream(x + r * channels + c);
+    }
+    StoreStream(total + c, LoadStream(total + c) + sum);
+  }
 }
 
 // off[c] += x - mean, squares[c] += (x - mean)^2 of rows [0, kRows).
