@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <random>
 #include <stdexcept>
@@ -29,12 +30,17 @@ TEST_CASE("once an epoch, never older than the epoch") {
   EachEpoch<int> epochs(kExamples, [&] { return ++made; });
   std::atomic<size_t> next = 0;
   std::atomic<int> older = 0;
+  // Visits of one example come one after another, as a thread that stands
+  // between the two lines below could otherwise be an epoch late.
+  std::vector<std::atomic<int>> seen(kExamples);
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
       for (size_t i = next++; i < visits.size(); i = next++) {
         const int of = static_cast<int>(i / kExamples) + 1;
+        while (seen[visits[i]] < of - 1) std::this_thread::yield();
         if (*epochs.For(visits[i]) < of) ++older;
+        ++seen[visits[i]];
       }
     });
   }
