@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "graph/ops/array.h"
+#include "graph/ops/control.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/index.h"
 #include "graph/ops/shape.h"
@@ -97,6 +98,19 @@ std::set<Output> ReadByRows(const std::vector<Output>& ys,
   return by_rows;
 }
 
+// Where a gradient is a collective, which comes after all that the graph has:
+// these.
+void AddCollectives(const std::vector<Node*>& leading,
+                    std::vector<Output>* given) {
+  const auto collective = [](const auto& node) {
+    return node->op().collective;
+  };
+  if (std::none_of(leading.begin(), leading.end(), collective)) return;
+  for (const auto& node : leading[0]->graph().nodes()) {
+    if (collective(node)) given->push_back(node->output(0));
+  }
+}
+
 // All of them as one. The slices of each are summed before, as they are where
 // each is added to zeros of the table's shape.
 RowsGradient JoinRows(const std::vector<RowsGradient>& parts,
@@ -142,10 +156,10 @@ std::vector<RowsGradient> GradientsByRows(const std::vector<Output>& ys,
   Graph& graph = ys[0].graph();
   NameScope scope(graph, "gradients");
   const NodeSet on_path = DependsOn(graph, xs);
+  const std::vector<Node*> leading = Leading(ys, on_path);
 
   const std::set<Output> by_rows =
-      tables.empty() ? std::set<Output>()
-                     : ReadByRows(ys, tables, Leading(ys, on_path));
+      tables.empty() ? std::set<Output>() : ReadByRows(ys, tables, leading);
   std::map<Output, std::vector<RowsGradient>> row_terms;
   std::map<Output, std::vector<Output>> terms;  // by output differentiated
   for (size_t i = 0; i < ys.size(); ++i) {
@@ -158,15 +172,18 @@ std::vector<RowsGradient> GradientsByRows(const std::vector<Output>& ys,
     if (i < seeds.size()) CheckSeed(ys[i], seeds[i]);
     terms[ys[i]].push_back(i < seeds.size() ? seeds[i] : OnesLike(ys[i]));
   }
-  // The seeds may wait for writes, too, also those of the scope around this.
+  // The seeds may wait for writes, too. What the scope around this waits for a
+  // node made here does, such as a seed of ones.
   std::vector<Output> given = ys;
   for (const auto& [y, seeds_of_y] : terms) {
     given.insert(given.end(), seeds_of_y.begin(), seeds_of_y.end());
   }
+  if (!seeds.empty()) given.push_back(Identity(ys[0]));
+  AddCollectives(leading, &given);
   PinnedReads pinned(given);
   std::optional<Recomputation> recomputation;
   if (options.recompute != Recompute::kNone) {
-    recomputation.emplace(Leading(ys, on_path), options.recompute, pinned);
+    recomputation.emplace(leading, options.recompute, pinned);
   }
   auto total = [&](const Output& output) {
     auto it = terms.find(output);

@@ -54,7 +54,9 @@ const std::map<std::string, Matcher>& Matchers() {
       {"graph/passes/fused_cluster.cc", {1, kPattern}},
       {"graph/passes/pad_channels.cc", {4, kPattern}},
       {"graph/passes/precision.cc",
-       {5, "casts are what it makes and removes, by what moves rows alone"}},
+       {8,
+        "casts are what it makes and removes, by what moves rows alone; and "
+        "roots make sizes of other sizes"}},
       {"graph/passes/simplify.cc", {1, kPattern}},
       {"graph/passes/turn_filters.cc", {2, kPattern}},
       {"kernels/cpu/fused/fused_prepare.cc", {4, kScalars}},

@@ -73,6 +73,22 @@ bool IsFeed(const Node& node) {
   return node.IsPlaceholder() && node.name().starts_with(kFeed);
 }
 
+// The names that feeds and targets of a step are known by are no other node's.
+Status CheckNames(const Graph& graph,
+                  const std::unordered_set<const Node*>& needed) {
+  for (const auto& node : graph.nodes()) {
+    const bool as_feed = node->name().starts_with(kFeed);
+    if (!as_feed && node->name() != passes::kTargets) continue;
+    if (!needed.contains(node.get())) continue;
+    return InvalidArgument(fmt::format(
+        "{}: {} a session's own ({})", node->Describe(),
+        as_feed ? fmt::format("names that begin with '{}' are", kFeed)
+                : fmt::format("the name '{}' is", passes::kTargets),
+        node->location()));
+  }
+  return {};
+}
+
 // Sets the element that `node` stands for. A step read from a file may hold
 // any index; there are never more elements than nodes.
 Status SetType(const Node& node, int64_t index, const TensorType& type,
@@ -94,6 +110,7 @@ Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
                                            const StepRequest& request) {
   SLUICE_RETURN_IF_ERROR(CheckRequest(graph, request));
   const auto needed = NeededBy(request);
+  SLUICE_RETURN_IF_ERROR(CheckNames(graph, needed));
   std::unique_ptr<Graph> step =
       graph.Clone([&](const Node& node) { return needed.contains(&node); });
   auto twin = [&](const Output& output) {
@@ -103,7 +120,7 @@ Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
   // Fetches first, so that a fetched feed is the fed value like everywhere.
   const OpDef& fetch_op = OpTable::Global().Get("Fetch");
   for (size_t i = 0; i < request.fetches.size(); ++i) {
-    const std::string name = fmt::format("_fetch_{}", i);
+    const std::string name = step->UniqueName(fmt::format("_fetch_{}", i));
     step->AddRaw(name, name, fetch_op, {{"index", static_cast<int64_t>(i)}},
                  {twin(request.fetches[i])}, {});
   }

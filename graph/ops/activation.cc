@@ -50,7 +50,11 @@ Output NormalDensity(const Output& x) {
 }
 
 // g Gelu''(x), both forms.
-Output GeluSecond(const Output& g, const Output& x, const Node& node) {
+Output GeluSecond(const Output& g, const Output& operand, const Node& node) {
+  // It is 0 beyond, where powers of x would be infinities times 0, in float16
+  // early.
+  const double bound = operand.dtype() == DType::kFloat64 ? 40 : 14;
+  const Output x = Clip(operand, -bound, bound);
   if (!node.attrs().Bool("approximate")) {
     return g * NormalDensity(x) * (2 - x * x);
   }

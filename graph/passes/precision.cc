@@ -8,7 +8,9 @@
 //             added to logits, or to a weight's gradient, is not.
 //   kFloat32  never
 //
-// Nor does a node become half whose operand is a number that half cannot hold.
+// Nor does a node become half that computes with a number that half cannot
+// hold, an operand or an attribute, or, but for products, that has an operand
+// made of such numbers: in x / max(y, 1e-8) nothing is divided by 0.
 //
 // Values change dtype where a node's operand is wanted otherwise than it is
 // made: by one Cast for each tensor, dtype and device, however many read it.
@@ -23,6 +25,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -54,6 +57,7 @@ class Mixer {
         half_(half),
         order_(graph.TopologicalOrder()),
         writes_(order_) {
+    FindBeyond();
     for (const Node* node : order_) {
       if (MayBeHalf(*node)) may_.insert({node, {}});
       for (int i = 0; i < node->num_inputs(); ++i) {
@@ -103,7 +107,9 @@ class Mixer {
   // Whether the rule allows it, the operands are float32 and half is a type of
   // the op.
   bool MayBeHalf(const Node& node) const {
-    if (node.op().half == HalfRule::kFloat32) return false;
+    if (node.op().half == HalfRule::kFloat32 || NumberBeyond(node)) {
+      return false;
+    }
     for (const TypeVar& var : node.op().types) {
       if (std::string_view(var.name) == "T" && !var.allowed.Contains(half_)) {
         return false;
@@ -113,23 +119,87 @@ class Mixer {
     for (int i = 0; i < node.num_inputs(); ++i) {
       if (!InputIsT(node, i)) continue;
       any = true;
-      if (node.input(i).dtype() != DType::kFloat32 || !Holds(node.input(i))) {
+      if (node.input(i).dtype() != DType::kFloat32) return false;
+      // A product is of halves in any case.
+      if (node.op().half != HalfRule::kPrefer &&
+          beyond_.contains(&node.input(i).node())) {
         return false;
       }
     }
     return any;
   }
 
-  // False for a number that half would take for 0 or infinity, such as an
-  // epsilon or the -1e9 of a mask, or has few digits of, as float16 of most
-  // below 4e-6: what uses it stays in float32.
+  // Finds the nodes whose results are of the size of a number that half cannot
+  // hold: it is an operand, or all operands but constants are such results.
+  void FindBeyond() {
+    for (const Node* node : order_) {
+      if (node->op().half == HalfRule::kPrefer) continue;
+      const std::optional<double> own = NumberBeyond(*node);
+      std::optional<double> passed_on;
+      bool others = false;
+      for (const Output& x : node->inputs()) {
+        if (x.dtype() != DType::kFloat32 || x.node().IsConstant()) continue;
+        const auto found = beyond_.find(&x.node());
+        if (found == beyond_.end()) {
+          others = true;
+        } else if (!passed_on) {
+          passed_on = SizeAfter(*node, found->second);
+        }
+      }
+      if (own) {
+        beyond_.emplace(node, *own);
+      } else if (passed_on && !others && !HoldsNumber(*passed_on)) {
+        beyond_.emplace(node, *passed_on);
+      }
+    }
+  }
+
+  // Of what a node makes of a result of that size.
+  static double SizeAfter(const Node& node, double size) {
+    if (node.Is("Sqrt")) return std::sqrt(size);
+    if (node.Is("Rsqrt")) return 1 / std::sqrt(size);
+    if (node.Is("Reciprocal")) return 1 / size;
+    return size;
+  }
+
+  // One that a node computes with, a constant operand or an attribute, and that
+  // half does not hold.
+  std::optional<double> NumberBeyond(const Node& node) const {
+    for (int i = 0; i < node.num_inputs(); ++i) {
+      if (InputIsT(node, i) && !Holds(node.input(i))) {
+        return ConstantValue(node.input(i))->At(0);
+      }
+    }
+    for (const AttrDef& def : node.op().attrs) {
+      if (def.type != AttrType::kNumber) continue;
+      // As a bound, or around what is pooled, infinity is as good.
+      const double exact = node.attrs().NumberOf(def.name).real();
+      if (exact != 0 && Rounded(exact) == 0) return exact;
+    }
+    return std::nullopt;
+  }
+
+  // False for a number, or a tensor of one number again and again, that half
+  // would take for 0 or infinity, such as an epsilon or the -1e9 of a mask, or
+  // has few digits of, as float16 of most below 4e-6.
   bool Holds(const Output& x) const {
-    if (!x.node().IsConstant() || x.shape().elements() != 1) return true;
-    const Tensor& value = x.node().attrs().TensorOf("value");
-    const double exact = value.At(0), rounded = value.Cast(half_).At(0);
+    const Tensor* const value = ConstantValue(x);
+    if (value == nullptr || value->dtype() != DType::kFloat32 ||
+        value->elements() == 0 || HoldsNumber(value->At(0))) {
+      return true;
+    }
+    const auto numbers = value->values<float>();
+    return std::any_of(numbers.begin(), numbers.end(),
+                       [&](float number) { return number != numbers[0]; });
+  }
+  bool HoldsNumber(double exact) const {
+    const double rounded = Rounded(exact);
     if (!std::isfinite(exact)) return !std::isfinite(rounded);
     // Normal numbers of bfloat16 are off by up to 1/512.
     return std::abs(rounded - exact) <= std::abs(exact) / 256;
+  }
+  double Rounded(double exact) const {
+    return Tensor::Scalar(exact).Cast(half_).At(0);
   }
 
   // The parts of tensors that others alone read.
@@ -276,6 +346,8 @@ class Mixer {
   DType half_;
   std::vector<Node*> order_, new_order_;
   VariableWrites writes_;
+  // Half may not hold what these make: numbers of such sizes.
+  std::map<const Node*, double> beyond_;
   std::map<const Node*, Place> may_;
   std::set<const Node*> leaving_;                          // of these
   std::map<std::pair<const Node*, int>, DType> declared_;  // of inputs

@@ -50,9 +50,12 @@ class RowParts {
   // after the writes that it comes after.
   void WantWholes(Node& node);
 
- private:
+  // The writes of a variable that its user waits for, in order. None of what
+  // was put in an operand's place.
   const std::vector<Node*>& WritesBefore(const Output& read,
                                          const Node& user) const;
+
+ private:
   Output Whole(const Node& user, int i);
   Output PieceOf(const Node& user, int i, size_t piece);
   Output RowsOf(const Output& value, const RowPiece& piece, const Node& user);

@@ -150,7 +150,7 @@ class Spreader {
     std::vector<Operand> joined = {taken};
     std::vector<int64_t> ends;
     for (size_t i = 0; i < of.pieces.size(); ++i) {
-      const Node& own = RowsOfPiece(taken, of, i);
+      const Node& own = RowsOfPiece(taken, node, of, i);
       Node& gather = GatherCounted(of.variables[i]->output(0), own.output(0),
                                    own.output(2));
       gather.set_device(of.pieces[i].device);
@@ -163,13 +163,24 @@ class Spreader {
     graph_.ReplaceUses(node.output(0), all.output(0), /*controls=*/true);
   }
 
-  // Which of some rows are of a piece, and as many.
-  Node& RowsOfPiece(const Output& rows, const Spread& of, size_t i) {
-    return graph_.Add({"RowsBetween",
-                       {rows},
-                       {{"begin", of.pieces[i].begin},
-                        {"end", of.pieces[i].end},
-                        {"limit", of.pieces.back().end}}});
+  // Which of some rows, an operand of `node`, are of a piece, and as many.
+  Node& RowsOfPiece(const Output& rows, const Node& node, const Spread& of,
+                    size_t i) {
+    return ReadAs(node, rows,
+                  graph_.Add({"RowsBetween",
+                              {rows},
+                              {{"begin", of.pieces[i].begin},
+                               {"end", of.pieces[i].end},
+                               {"limit", of.pieces.back().end}}}));
+  }
+
+  // What reads an operand of `node` in its place reads what the node does: it
+  // waits for the same writes.
+  Node& ReadAs(const Node& node, const Output& operand, Node& reader) {
+    for (Node* writer : parts_.WritesBefore(operand, node)) {
+      reader.AddControlInput(writer);
+    }
+    return reader;
   }
 
   Node& GatherCounted(const Output& params, const Output& rows,
@@ -186,7 +197,9 @@ class Spreader {
     Output slices = node.input(rows_input - 1);
     const Shape flat = WithRows(node.input(0).shape(), rows.shape().elements());
     if (of.pieces.size() > 1 && slices.shape() != flat) {
-      slices = Reshape(slices, flat);
+      const Output given = slices;
+      slices = Reshape(given, flat);
+      ReadAs(node, given, slices.node());
     }
     if (of.pieces.size() > 1) WantCpus(node, of.pieces);
     std::vector<Node*> updates;
@@ -198,13 +211,13 @@ class Spreader {
             spread_.at(&node.input(v).node()).variables[i]->output(0);
       }
       if (of.pieces.size() > 1) {
-        const Node& own = RowsOfPiece(rows, of, i);
+        const Node& own = RowsOfPiece(rows, node, of, i);
         Node& padded = graph_.Add({"PadRows", {own.output(0), own.output(2)}});
         padded.set_device(device);
         const auto at = static_cast<size_t>(rows_input);
         inputs[at] = padded.output(0);
-        inputs[at - 1] =
-            GatherCounted(slices, own.output(1), own.output(2)).output(0);
+        Node& gather = GatherCounted(slices, own.output(1), own.output(2));
+        inputs[at - 1] = ReadAs(node, slices, gather).output(0);
       }
       Node& update = AddPart(node, node.op(), node.attrs(), std::move(inputs),
                              of.variables[i]->output_type(0), device);

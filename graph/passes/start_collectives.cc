@@ -29,9 +29,9 @@ Status StartCollectives(Graph& graph) {
   std::unordered_map<const Node*, Node*> starts;
   for (Node* wait : waits) {
     const OpDef& op = ops.Get(wait->op().start);
-    Node& start = graph.AddRaw(wait->name() + "/start", wait->origin(), op,
-                               AttrsFor(op, *wait), {wait->input(0)},
-                               {wait->output_type(0)});
+    Node& start = graph.AddRaw(graph.UniqueName(wait->name() + "/start"),
+                               wait->origin(), op, AttrsFor(op, *wait),
+                               {wait->input(0)}, {wait->output_type(0)});
     SLUICE_RETURN_IF_ERROR(Graph::Infer(start));
     start.set_device(wait->device());
     start.set_location(wait->location());

@@ -16,6 +16,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// `limit` from now, or none, where the clock does not go so far.
+Clock::time_point DeadlineAfter(std::chrono::milliseconds limit) {
+  using std::chrono::milliseconds;
+  const Clock::time_point now = Clock::now();
+  // Compared in milliseconds, since as nanoseconds the limit may overflow.
+  const auto left =
+      std::chrono::floor<milliseconds>(Clock::time_point::max() - now);
+  return limit < left ? now + limit : Clock::time_point::max();
+}
+
 }  // namespace
 
 PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
@@ -59,6 +69,7 @@ std::unique_ptr<PreparedStep::Impl::Frame> PreparedStep::Impl::MakeFrame(
   }
   MakeParts(*frame);
   frame->feeds.resize(feed_types.size());
+  frame->kept.resize(feed_types.size());
   for (Begun& run : frame->runs) {
     run.values.resize(fetch_types.size());
     run.fetches.resize(fetch_types.size());
@@ -157,9 +168,8 @@ Status PreparedStep::Impl::BeginRun(Lane& lane, Frame& frame,
   const int slot = static_cast<int>(frame.next_run % frame.runs.size());
   Begun& run = frame.runs[slot];
   if (run.under_way) SLUICE_RETURN_IF_ERROR(WaitIn(frame, run.number));
-  for (size_t i = 0; i < frame.feeds.size(); ++i) {
-    frame.feeds[i] = const_cast<void*>(feed_values[i].raw());
-  }
+  SLUICE_RETURN_IF_ERROR(TakeFeeds(frame, feed_values, fetch_values,
+                                   /*copy_all=*/parts_here == 0));
   for (size_t i = 0; i < fetch_values.size(); ++i) {
     run.values[i] = fetch_values[i];
     run.fetches[i] = fetch_values[i].raw();
@@ -172,7 +182,7 @@ Status PreparedStep::Impl::BeginRun(Lane& lane, Frame& frame,
   const bool ordered = order && order->key != RunKey();
   const Clock::time_point deadline = ordered ? order->deadline
                                      : limit.count() > 0
-                                         ? Clock::now() + limit
+                                         ? DeadlineAfter(limit)
                                          : Clock::time_point::max();
   Rendezvous& rendezvous = *session.rendezvous;
   frame.key = ordered          ? order->key

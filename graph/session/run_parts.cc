@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -12,6 +13,19 @@
 #include "graph/session/session_state.h"
 
 namespace sluice {
+namespace {
+
+bool SharesMemory(const Tensor& value, std::span<const Tensor> others) {
+  const auto begin = [](const Tensor& t) {
+    return reinterpret_cast<uintptr_t>(t.raw());
+  };
+  return std::any_of(others.begin(), others.end(), [&](const Tensor& other) {
+    return begin(value) < begin(other) + other.bytes() &&
+           begin(other) < begin(value) + value.bytes();
+  });
+}
+
+}  // namespace
 
 // A part that blocks in a wait needs a thread of its own. One that gives it
 // back does not, so there are no more than work at once.
@@ -117,6 +131,29 @@ void PreparedStep::Impl::RunParts(Frame& frame) {
   while (frame.left > 0) frame.changed.Wait(frame.mutex);
 }
 
+Status PreparedStep::Impl::TakeFeeds(Frame& frame,
+                                     std::span<const Tensor> feed_values,
+                                     std::span<const Tensor> fetch_values,
+                                     bool copy_all) {
+  for (size_t i = 0; i < frame.feeds.size(); ++i) {
+    const Tensor& value = feed_values[i];
+    frame.feeds[i] = const_cast<void*>(value.raw());
+    const bool copied = copy_all || SharesMemory(value, fetch_values);
+    if (!feeds_here[i] || value.bytes() == 0 || !copied) continue;
+    Tensor& kept = frame.kept[i];
+    if (kept.bytes() == 0) {
+      try {
+        kept = Tensor(feed_types[i].dtype, feed_types[i].shape);
+      } catch (...) {
+        return CaughtStatus();
+      }
+    }
+    std::memcpy(kept.raw(), value.raw(), value.bytes());
+    frame.feeds[i] = kept.raw();
+  }
+  return {};
+}
+
 Result<uint64_t> PreparedStep::Impl::StartAlone(
     Lanes::Turn& turn, Frame& frame, std::span<const Tensor> feed_values,
     std::span<Tensor> fetch_values, const std::optional<RunOrder>& order) {
@@ -126,20 +163,8 @@ Result<uint64_t> PreparedStep::Impl::StartAlone(
       return frame.status;
     }
   }
-  while (frame.kept.size() < feed_types.size()) {
-    const size_t i = frame.kept.size();
-    frame.kept.push_back(feeds_here[i]
-                             ? Tensor(feed_types[i].dtype, feed_types[i].shape)
-                             : Tensor());
-  }
   SLUICE_RETURN_IF_ERROR(BeginRun(turn.lane(), frame, feed_values, fetch_values,
                                   order, /*parts_here=*/0));
-  for (size_t i = 0; i < feed_values.size(); ++i) {
-    if (!feeds_here[i] || feed_values[i].bytes() == 0) continue;
-    std::memcpy(frame.kept[i].raw(), feed_values[i].raw(),
-                feed_values[i].bytes());
-    frame.feeds[i] = frame.kept[i].raw();
-  }
   uint64_t number = 0;
   {
     MutexLock lock(frame.mutex);

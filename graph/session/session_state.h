@@ -191,9 +191,8 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
     std::vector<FarEnd> far;  // parallel to step.remotes
     RunEnd* told = nullptr;   // of a run that another task has ordered
 
-    // Of runs that go on when Start has returned: their feeds, which the caller
-    // has back, and who keeps this until the end.
-    std::vector<Tensor> kept;
+    std::vector<Tensor> kept;  // copies of feeds (TakeFeeds), once needed
+    // Keeps this until the end of a run that goes on when Start has returned.
     std::shared_ptr<Impl> keeper;
 
     Mutex mutex;
@@ -267,6 +266,11 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   Status BeginRun(Lane& lane, Frame& frame, std::span<const Tensor> feed_values,
                   std::span<Tensor> fetch_values,
                   const std::optional<RunOrder>& order, int parts_here);
+  // Feeds are read where they are, but for copies of those that share memory
+  // with a fetch, which may be written before they are read for the last time.
+  // `copy_all`: the caller has all back while the run goes on.
+  Status TakeFeeds(Frame& frame, std::span<const Tensor> feed_values,
+                   std::span<const Tensor> fetch_values, bool copy_all);
   void StartParts(Frame& frame, size_t begin);
   void RunParts(Frame& frame);
   Result<uint64_t> EndRun(Frame& frame);

@@ -115,21 +115,55 @@ TEST_CASE("nor do gradients see what they wait for otherwise") {
     writes = {Assign(v, graph.Constant(Tensor::Array<float>({2}, {10, 10}))),
               Assign(row, graph.Constant(Tensor::Array<int64_t>({1}, {0})))};
   }
-  const Output seed = WithDependencies(
-      writes, graph.Constant(Tensor::Array<float>({2}, {1, 1})));
-  std::vector<Output> fetches = {Gradients({y}, {x}, {seed})[0]};
-  {
+  const Output ones = graph.Constant(Tensor::Array<float>({2}, {1, 1}));
+  const Output seed = WithDependencies(writes, ones);
+  std::vector<Output> of_y, of_read;
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kAll}) {
+    const GradientOptions options = {.recompute = recompute};
+    of_y.push_back(Gradients({y}, {x}, {seed}, options)[0]);
     const ControlScope after(graph, writes);
-    fetches.push_back(Gradients({y}, {x})[0]);
-    fetches.push_back(Gradients({read}, {x})[0]);
+    of_y.push_back(Gradients({y}, {x}, {}, options)[0]);
+    // The seed waits for nothing.
+    of_y.push_back(Gradients({y}, {x}, {ones}, options)[0]);
+    of_read.push_back(Gradients({read}, {x}, {}, options)[0]);
   }
   Session session(graph);
   session.Initialize();
-  const auto got =
-      session.Run({{x, Tensor::Array<float>({2}, {3, 4})}}, fetches);
-  CHECK(got[0].BitEqual(Tensor::Array<float>({2}, {2, 2})));
-  CHECK(got[1].BitEqual(Tensor::Array<float>({2}, {2, 2})));
-  CHECK(got[2].BitEqual(Tensor::Array<float>({2}, {0, 1})));
+  const auto run = [&](const std::vector<Output>& fetches) {
+    session.Write(v, Tensor::Array<float>({2}, {2, 2}));
+    session.Write(row, Tensor::Array<int64_t>({1}, {1}));
+    return session.Run({{x, Tensor::Array<float>({2}, {3, 4})}}, fetches);
+  };
+  for (const Tensor& got : run(of_y)) {
+    CHECK(got.BitEqual(Tensor::Array<float>({2}, {2, 2})));
+  }
+  for (const Tensor& got : run(of_read)) {
+    CHECK(got.BitEqual(Tensor::Array<float>({2}, {0, 1})));
+  }
+}
+
+// A gradient that is a collective comes after those that the graph has.
+TEST_CASE("nor do gradients see what a collective waits for") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  const Output v = graph.Variable("v", Filled(2, {2}));
+  const Output y = AllReduce(x * v, Reduction::kSum);
+  {
+    const ControlScope after(graph, {y});
+    const Output tens = graph.Constant(Tensor::Array<float>({2}, {10, 10}));
+    (void)AllReduce(Assign(v, tens), Reduction::kSum);
+  }
+  std::vector<Output> fetches;
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kAll}) {
+    fetches.push_back(Gradients({y}, {x}, {}, {.recompute = recompute})[0]);
+  }
+  Session session(graph);
+  session.Initialize();
+  for (const Tensor& got :
+       session.Run({{x, Tensor::Array<float>({2}, {3, 4})}}, fetches)) {
+    CHECK(got.BitEqual(Tensor::Array<float>({2}, {2, 2})));
+  }
+  CHECK(session.Read(v).At(0) == 10);  // by the exchange before
 }
 
 TEST_CASE("what writes nothing has no copies") {

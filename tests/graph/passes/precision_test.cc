@@ -70,6 +70,39 @@ TEST_CASE("what depends on a write reads the new value in half, too") {
   }
 }
 
+// A row of zeros stays one, where half would make the bound 0.
+TEST_CASE("what is bounded away from 0 divides in half, too") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2, 4});
+  const Output w =
+      graph.Constant(Tensor::Full(DType::kFloat32, {4, 4}, 0.25), "w");
+  const Output h = MatMul(x, w);
+  const Output size = Mean(Abs(h), {1}, /*keep_dims=*/true);
+  const Output column =
+      graph.Constant(Tensor::Full(DType::kFloat32, {2, 1}, 1e-8), "column");
+  std::vector<Output> fetches;
+  for (const Output& divisor : {Clip(size, 1e-8, 1e4), Maximum(size, 1e-8),
+                                Maximum(size, column), Sqrt(size + 1e-16)}) {
+    fetches.push_back(MatMul(h / divisor, w));
+  }
+  const Tensor value = Tensor::Array<float>({2, 4}, {0, 0, 0, 0, 1, 1, 1, 1});
+  for (const Precision precision :
+       {Precision::kFloat32, Precision::kFloat16, Precision::kBFloat16}) {
+    for (const bool fuse : {true, false}) {
+      CAPTURE(NameOf(precision));
+      CAPTURE(fuse);
+      SessionOptions options;
+      options.precision = precision;
+      options.fuse = fuse;
+      Session session(graph, options);
+      for (const Tensor& y : session.Run({{x, value}}, fetches)) {
+        CHECK(y.At(0) == 0);
+        CHECK(y.At(7) == 1);
+      }
+    }
+  }
+}
+
 // A classifier in training, and a batch.
 struct Model {
   Graph graph;

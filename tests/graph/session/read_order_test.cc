@@ -5,14 +5,17 @@
 #include <vector>
 
 #include "graph/builder.h"
+#include "graph/row_pieces.h"
 #include "graph/session/session.h"
 #include "tests/support/error_text.h"
+#include "tests/support/ramp.h"
 
 namespace sluice {
 namespace {
 
 using testing::Contains;
 using testing::ErrorOf;
+using testing::Ramp;
 
 // A shape that is known before may stand for what waits for a write.
 TEST_CASE("what depends on a written tensor's shape depends on the write") {
@@ -37,6 +40,71 @@ TEST_CASE("what depends on a written tensor's shape depends on the write") {
       CHECK(got.BitEqual(Tensor::Array<float>({2}, {3, 4})));
       CHECK(session.Read(v).BitEqual(Tensor::Array<float>({2}, {3, 4})));
     }
+  }
+}
+
+// A step that writes which rows, or which slices, and uses them after that.
+struct WrittenRows {
+  Graph graph;
+  Output table, rows, slices;
+  Operation rows_written, slices_written;
+
+  // Of a table on two devices, or of one on one.
+  WrittenRows(bool cut, const Shape& shape) {
+    const Shape slice = shape.rank() == 1 ? Shape{2, 3} : Shape{1, 2, 3};
+    const auto numbers = [&](std::initializer_list<int64_t> values) {
+      return Tensor::Array<int64_t>(shape, values);
+    };
+    table = graph.Variable("table", CopyOf(Ramp({64, 3})));
+    rows = graph.Variable("rows", CopyOf(numbers({3, 60})));
+    slices = graph.Variable("slices", Filled(1, slice));
+    rows_written = Assign(rows, graph.Constant(numbers({40, 1})));
+    slices_written = Assign(slices, graph.Constant(Ramp(slice)));
+    if (cut) SpreadRows(table.node(), {"/cpu:0", "/cpu:1"});
+  }
+
+  Output Update() { return ApplySgd(table, 0.5, slices, rows); }
+
+  // What is fetched, if that is anything, and the table.
+  std::vector<Tensor> Run(const std::vector<Output>& fetches,
+                          const std::vector<Operation>& targets) {
+    Session session(graph, {.devices = {"/cpu:0", "/cpu:1"}});
+    session.Initialize();
+    std::vector<Tensor> all = session.Run({}, fetches, targets);
+    all.push_back(session.Read(table));
+    return all;
+  }
+};
+
+TEST_CASE("a table in pieces has the rows that were written read and updated") {
+  const auto check = [](const auto& run) {
+    for (const Shape& shape : {Shape{2}, Shape{1, 2}}) {
+      CAPTURE(shape.ToString());
+      WrittenRows whole(false, shape), cut(true, shape);
+      const std::vector<Tensor> wanted = run(whole), got = run(cut);
+      REQUIRE(got.size() == wanted.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        CHECK(got[i].BitEqual(wanted[i]));
+      }
+    }
+  };
+  SUBCASE("gathered") {
+    check([](WrittenRows& step) {
+      const ControlScope after(step.graph, {step.rows_written});
+      return step.Run({Gather(step.table, step.rows)}, {});
+    });
+  }
+  SUBCASE("updated, of new rows") {
+    check([](WrittenRows& step) {
+      const ControlScope after(step.graph, {step.rows_written});
+      return step.Run({}, {step.Update()});
+    });
+  }
+  SUBCASE("updated, by new slices") {
+    check([](WrittenRows& step) {
+      const ControlScope after(step.graph, {step.slices_written});
+      return step.Run({}, {step.Update()});
+    });
   }
 }
 

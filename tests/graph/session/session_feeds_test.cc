@@ -1,7 +1,9 @@
 // What is fed, and who waits for it; and first values beside running steps.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "graph/builder.h"
 #include "graph/session/session.h"
@@ -88,6 +90,86 @@ TEST_CASE("an output that is fed twice is refused") {
                        x + 1);
                  }),
                  "'x' is fed twice (session_feeds_test.cc"));
+}
+
+TEST_CASE("names that a step gives are no other node's") {
+  const Tensor one = Tensor::Scalar(1.0f);
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {});
+  const Output z = graph.Placeholder("_feed_0", DType::kFloat32, {});
+  const auto neg = [&](const Output& of, const char* name) {
+    return graph.Add({"Neg", {of}, {}, name}).output(0);
+  };
+  // What is fetched has any.
+  const Output fetched = neg(x, "_fetch_0");
+  const Output y = neg(x, "_feed_1"), targets = neg(x, "_targets");
+  Session session(graph);
+  const std::vector<Tensor> got =
+      session.Run({{x, one}}, {neg(fetched, "_fetch_1"), fetched, x});
+  CHECK(got[0].At(0) == 1);
+  CHECK(got[1].At(0) == -1);
+  CHECK(got[2].At(0) == 1);
+  for (const Output& own : {z, y}) {
+    CHECK(Contains(ErrorOf([&] {
+                     session.Run({{x, one}}, own + 1);
+                   }),
+                   own.node().Describe() +
+                       ": names that begin with '_feed_' are a session's own "
+                       "(session_feeds_test.cc"));
+  }
+  CHECK(Contains(ErrorOf([&] {
+                   session.Run({{x, one}}, x, {targets});
+                 }),
+                 "Neg '_targets': the name '_targets' is a session's own"));
+}
+
+// Where a step's results are the next one's feeds there is no need of more.
+TEST_CASE("fetches may be in the memory of feeds") {
+  const Shape shape{2, 16};
+  const Tensor x_value = Ramp(shape);
+  const Tensor v_value = Tensor::Full(DType::kFloat32, shape, 3);
+  const auto check = [&](const SessionOptions& options) {
+    Graph graph;
+    const Output x = graph.Placeholder("x", DType::kFloat32, shape);
+    const Output v = graph.Placeholder("v", DType::kFloat32, shape);
+    const Output sum = x + v;
+    Output difference;
+    {
+      const DeviceScope last(graph, options.devices.back());
+      difference = Tanh(v - x) * 0.5 - x;
+    }
+    Session session(graph, options);
+    PreparedStep step =
+        session.Prepare({{x, shape}, {v, shape}}, {sum, difference});
+    std::vector<Tensor> wanted = step.MakeFetches();
+    step.Run(std::vector{x_value, v_value}, wanted);
+    // Twice, and from other memory in between.
+    for (int i = 0; i < 2; ++i) {
+      std::vector<Tensor> state = {x_value.Clone(), v_value.Clone()};
+      step.Run(state, state);
+      CHECK(state[0].BitEqual(wanted[0]));
+      CHECK(state[1].BitEqual(wanted[1]));
+      std::vector<Tensor> again = step.MakeFetches();
+      step.Run(std::vector{x_value, v_value}, again);
+      CHECK(again[1].BitEqual(wanted[1]));
+    }
+    // A row of each feed.
+    const Tensor rows(DType::kFloat32, {4, 16});
+    std::vector<Tensor> feeds = {rows.Rows(0, 2), rows.Rows(2, 4)};
+    std::copy_n(x_value.data<float>(), 32, feeds[0].data<float>());
+    std::copy_n(v_value.data<float>(), 32, feeds[1].data<float>());
+    std::vector<Tensor> fetches = {rows.Rows(1, 3),
+                                   Tensor(DType::kFloat32, shape)};
+    step.Run(feeds, fetches);
+    CHECK(fetches[0].BitEqual(wanted[0]));
+    CHECK(fetches[1].BitEqual(wanted[1]));
+  };
+  for (const bool fuse : {true, false}) {
+    CAPTURE(fuse);
+    check({.executor = ExecutorMode::kSerial, .fuse = fuse});
+    check({.executor = ExecutorMode::kDataflow, .fuse = fuse});
+    check({.devices = {"/cpu:0", "/cpu:1"}, .fuse = fuse});
+  }
 }
 
 }  // namespace
