@@ -7,6 +7,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/semantics/filter_layout.h"
+#include "engine/semantics/pool_run.h"
 #include "engine/semantics/reduce_plan.h"
 #include "engine/semantics/sum_cut.h"
 #include "graph/compile/device_type_names.h"
@@ -181,7 +182,9 @@ void MaxPool(const Node& node, WorkKind kind, Launches* launches) {
   Pool(node, kind, "PoolKernel", "LargestSoFar, ", launches);
 }
 void AvgPool(const Node& node, WorkKind kind, Launches* launches) {
-  Pool(node, kind, "PoolKernel", "SumSoFar, ", launches);
+  const std::vector<int64_t>& window = node.attrs().Ints("window");
+  const bool runs = HasPoolRuns(window[0], window[1]);
+  Pool(node, kind, "PoolKernel", runs ? "SumOfRuns, " : "SumSoFar, ", launches);
 }
 void OtherPool(const Node& node, WorkKind kind, Launches* launches) {
   Pool(node, kind, std::string(node.op().name) + "Kernel", "", launches);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/semantics/pool_run.h"
 #include "kernels/cpu/kernels.h"
 
 namespace sluice::cpu {
@@ -24,13 +25,25 @@ void AvgPool(const PoolGeometry& g, const T* x, T* y) {
                                             (columns.end - columns.begin));
       for (int64_t c0 = 0; c0 < g.channels; c0 += kBlock) {
         const int64_t width = std::min(kBlock, g.channels - c0);
-        C sum[kBlock] = {};
+        C sum[kBlock], run[kBlock];
+        std::fill(sum, sum + width, C(0));
+        std::fill(run, run + width, C(0));
+        int left = kPoolRun;  // of the run
+        const auto end_run = [&] {
+          for (int64_t c = 0; c < width; ++c) {
+            sum[c] += run[c];
+            run[c] = 0;
+          }
+          left = kPoolRun;
+        };
         for (int64_t i = rows.begin; i < rows.end; ++i) {
           for (int64_t j = columns.begin; j < columns.end; ++j) {
             const T* p = in + i * g.x_row() + j * g.channels + c0;
-            for (int64_t c = 0; c < width; ++c) sum[c] += static_cast<C>(p[c]);
+            for (int64_t c = 0; c < width; ++c) run[c] += static_cast<C>(p[c]);
+            if (--left == 0) end_run();
           }
         }
+        end_run();
         for (int64_t c = 0; c < width; ++c) out[c0 + c] = T(sum[c] * scale);
       }
     }

@@ -66,7 +66,7 @@ void CombineSums(const PreparedProgram& p, T* scratch, T* result) {
               /*accumulate=*/true);
     }
     for (int64_t j = 0; j < p.row_elements; ++j) {
-      result[j] = p.elements == 0 ? T(0) : scale * scratch[j];
+      result[j] = scale * scratch[j];
     }
     return;
   }
@@ -285,7 +285,8 @@ Result<KernelPtr> MakeFused(const KernelSpec& spec,
   const auto scratch =
       static_cast<size_t>(prepared.sum_scratch() * prepared.element_size);
   return KernelOf(
-      [prepared](const KernelContext& c) {
+      [prepared,
+       result_bytes = spec.outputs.back().bytes()](const KernelContext& c) {
         ParallelFor(prepared.pieces(), 1, [&](int64_t begin, int64_t end) {
           for (int64_t piece = begin; piece < end; ++piece) {
             Piece(prepared, c).Run(piece);
@@ -293,6 +294,10 @@ Result<KernelPtr> MakeFused(const KernelSpec& spec,
         });
         if (prepared.sum == PreparedProgram::Sum::kNone) return;
         const int last = prepared.outputs - 1;
+        if (prepared.elements == 0) {  // no piece: sums of nothing
+          std::memset(c.output<char>(last), 0, result_bytes);
+          return;
+        }
         if (prepared.element_size == sizeof(float)) {
           CombineSums(prepared, static_cast<float*>(c.workspace()),
                       c.output<float>(last));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "engine/semantics/pool_run.h"
 #include "engine/semantics/window.h"
 #include "engine/threads.h"
 #include "kernels/cpu/onednn/onednn.h"
@@ -39,6 +40,9 @@ dnnl::pooling_forward::primitive_desc DescOf(const KernelSpec& spec,
 }
 
 bool Supports(const KernelSpec& spec) {
+  // The library adds a whole window in one sum.
+  const std::vector<int64_t>& window = spec.attrs.Ints("window");
+  if (HasPoolRuns(window[0], window[1])) return false;
   const OnednnOnThisThread scope;
   return !IsOnednnReference(DescOf(spec, 1));
 }

@@ -327,13 +327,13 @@ class DnnConvolution final : public Kernel {
   Pack pack_;
 };
 
-// Convolutions of or over nothing are our own kernel's.
+// Convolutions of or over nothing are our own kernel's, which must serve what
+// is tried here: it is made where cuDNN has nothing.
 bool Supports(const KernelSpec& spec) {
-  const Result<ConvGeometry> geometry = ConvGeometryOf(spec);
-  if (!geometry.ok()) return false;
-  const ProductShape shape = ConvProductOf(*geometry, spec.conv.pass);
-  return shape.m > 0 && shape.n > 0 && shape.k > 0 && IsServed(shape) &&
-         Dnn() != nullptr;
+  if (!IsServedConv(spec)) return false;
+  const ProductShape shape =
+      ConvProductOf(*ConvGeometryOf(spec), spec.conv.pass);
+  return shape.m > 0 && shape.n > 0 && shape.k > 0 && Dnn() != nullptr;
 }
 
 Result<KernelPtr> Make(const KernelSpec& spec) {

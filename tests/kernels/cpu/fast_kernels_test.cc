@@ -114,6 +114,22 @@ TEST_CASE("maximum pools of many channels") {
   CheckMaxPool({1, 9, 9, 16}, {.window = {1, 1}, .strides = {3, 3}});
 }
 
+TEST_CASE("means of large windows keep the digits of their elements") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {1, 512, 512, 4});
+  const Output y = AvgPool(x, {.window = {512, 512}, .strides = {1, 1}});
+  const KernelSpec spec = SpecOf(y.node(), /*deterministic=*/true);
+  for (const KernelDef* def :
+       KernelTable::Global().FindAll(spec, DeviceType::kCpu)) {
+    CAPTURE(def->provider);
+    const Tensor mean =
+        RunKernel(*def, spec, {Tensor::Full(x.dtype(), x.shape(), 0.1F)})[0];
+    for (int64_t i = 0; i < 4; ++i) {
+      CHECK(std::abs(mean.At(i) - 0.1) < 1e-6);
+    }
+  }
+}
+
 TEST_CASE("random bits are the stream's on every instruction set") {
   const RandomStream stream(7, 11, 13, 1);
   for (const char* isa : {"baseline", "avx2", "avx512"}) {

@@ -5,14 +5,16 @@
 #include "kernels/cuda/runtime/kernels.h"
 
 namespace sluice::cuda {
-namespace {
 
-bool Supports(const KernelSpec& spec) {
+bool IsServedConv(const KernelSpec& spec) {
   const Result<ConvGeometry> geometry = ConvGeometryOf(spec);
-  return geometry.ok() && IsServed(ConvProductOf(*geometry, spec.conv.pass));
+  if (!geometry.ok()) return false;
+  for (const WindowDim& d : {geometry->h, geometry->w}) {
+    // No position is beyond it, nor are there more windows.
+    if (d.pad_before + d.input + d.pad_after >= kMaxProductSize) return false;
+  }
+  return IsServed(ConvProductOf(*geometry, spec.conv.pass));
 }
-
-}  // namespace
 
 ProductShape ConvProductOf(const ConvGeometry& g, ConvPass pass) {
   const int64_t y_pixels = g.images * g.h.output * g.w.output;
@@ -74,7 +76,7 @@ void RegisterConvKernels(KernelTable& table) {
        {"Conv2D", "Conv2DBias", "Conv2DBiasAdd", "Conv2DBackpropInput",
         "Conv2DBackpropFilter", "DepthwiseConv2D",
         "DepthwiseConv2DBackpropInput", "DepthwiseConv2DBackpropFilter"}) {
-    RegisterOwn(table, op, kFloating, MakeConv, Supports);
+    RegisterOwn(table, op, kFloating, MakeConv, IsServedConv);
   }
 }
 

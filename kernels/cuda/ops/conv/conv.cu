@@ -11,7 +11,7 @@ namespace {
 // windows?
 enum class Way : uint8_t { kForward, kBackward };
 
-// ConvGeometry in the 32 bits that a GPU divides faster.
+// ConvGeometry in the 32 bits that a GPU divides faster (IsServedConv).
 template <Way kWay>
 struct Axis {
   int to, from;  // sizes: of what is computed and of what is read for it

@@ -17,6 +17,10 @@ namespace sluice::cuda {
 //   dfilter[(tap, i), o] = sum over pixels of x's patches and dy.
 ProductShape ConvProductOf(const ConvGeometry& geometry, ConvPass pass);
 
+// Whether our own kernels serve a convolution: positions in its images, padding
+// counted, and the sizes of its product are of 32 bits there.
+bool IsServedConv(const KernelSpec& spec);
+
 // `a` and `b` are the operands in the op's order: x or dy, then the filter or
 // dy; `workspace` is ProductWorkspace.
 using ConvLauncher = Status (*)(const ConvGeometry& geometry, const void* a,

@@ -3,7 +3,9 @@
 // to read x and dy along their channels.
 //
 // The filter's gradient is summed over segments of the pixels of y, a thread
-// for 16 bytes of a tap in each, and over the segments in a second pass.
+// for 16 bytes of a tap in each, and over the segments in a second pass. A
+// segment's pixels are summed in runs: in one sum over all of them the last
+// digits of each would be lost.
 #include "kernels/cuda/ops/conv/conv_depthwise.h"
 
 #include <algorithm>
@@ -177,6 +179,8 @@ FilterPlan PlanOf(const ConvGeometry& g) {
   return p;
 }
 
+constexpr int64_t kPixelRun = 256;
+
 // results[segment][tap][channel of y].
 template <typename T>
 __global__ void FilterKernel(DepthwiseShape s, FilterPlan p, const T* x,
@@ -200,19 +204,26 @@ __global__ void FilterKernel(DepthwiseShape s, FilterPlan p, const T* x,
     int64_t oh = line - image * s.h.output;
     ComputeOf<T> sum[kN] = {};
     SLUICE_ROLLED
-    for (int64_t pixel = begin; pixel < end; ++pixel) {
-      const int64_t ih = Under(s.h, oh, kh), iw = Under(s.w, ow, kw);
-      if (ih >= 0 && ih < s.h.input && iw >= 0 && iw < s.w.input) {
-        const int64_t from = (image * s.h.input + ih) * s.w.input + iw;
-        AddProducts(
-            LoadSources<T, kN>(s, x + from * s.channels, channel, count, whole),
-            LoadPack<T>(dy + pixel * p.channels + channel, count, whole), sum);
+    for (int64_t pixel = begin; pixel < end;) {
+      const int64_t run_end = scalar::Minimum()(pixel + kPixelRun, end);
+      ComputeOf<T> run[kN] = {};
+      SLUICE_ROLLED
+      for (; pixel < run_end; ++pixel) {
+        const int64_t ih = Under(s.h, oh, kh), iw = Under(s.w, ow, kw);
+        if (ih >= 0 && ih < s.h.input && iw >= 0 && iw < s.w.input) {
+          const int64_t at = (image * s.h.input + ih) * s.w.input + iw;
+          AddProducts(
+              LoadSources<T, kN>(s, x + at * s.channels, channel, count, whole),
+              LoadPack<T>(dy + pixel * p.channels + channel, count, whole),
+              run);
+        }
+        if (++ow < s.w.output) continue;
+        ow = 0;
+        if (++oh < s.h.output) continue;
+        oh = 0;
+        ++image;
       }
-      if (++ow < s.w.output) continue;
-      ow = 0;
-      if (++oh < s.h.output) continue;
-      oh = 0;
-      ++image;
+      for (int k = 0; k < kN; ++k) sum[k] += run[k];
     }
     ComputeOf<T>* out =
         results + (segment * p.taps + tap) * p.channels + channel;

@@ -76,19 +76,16 @@ Result<KernelPtr> MakeWithSums(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterConvOhwiKernels(KernelTable& table) {
-  const auto supports = [](const KernelSpec& spec) {
-    const Result<ConvGeometry> geometry = ConvGeometryOf(spec);
-    return geometry.ok() && IsServed(ConvProductOf(*geometry, spec.conv.pass));
-  };
   for (const OhwiOp& op : kOhwiOps) {
     RegisterOwn(
         table, op.name, kFloating,
         [hwio = op.hwio](const KernelSpec& spec) {
           return MakeOhwiConv(spec, hwio);
         },
-        supports);
+        IsServedConv);
   }
-  RegisterOwn(table, "OhwiConv2DWithSums", kFloating, MakeWithSums, supports);
+  RegisterOwn(table, "OhwiConv2DWithSums", kFloating, MakeWithSums,
+              IsServedConv);
   RegisterOwn(table, "TurnFilters", kFloating, MakeTurnFilters);
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "engine/semantics/pool_argmax.h"
+#include "engine/semantics/pool_run.h"
 #include "kernels/cuda/device/ahead.h"
 #include "kernels/cuda/device/window.h"
 
@@ -96,6 +97,17 @@ struct SumSoFar {
   __device__ void Add(C x) { sum += x; }
   __device__ C Result(C share) const { return sum * share; }
 };
+// Of a window that has several runs (pool_run.h).
+template <typename C>
+struct SumOfRuns {
+  C sum = C(0), run = C(0);
+  __device__ void Add(C x) { run += x; }
+  __device__ void EndRun() {
+    sum += run;
+    run = C(0);
+  }
+  __device__ C Result(C share) const { return (sum + run) * share; }
+};
 
 template <typename T, template <typename> typename SoFar, bool kWhole>
 __global__ void PoolKernel(PoolShape s, int64_t tasks, const T* x, T* y) {
@@ -105,8 +117,14 @@ __global__ void PoolKernel(PoolShape s, int64_t tasks, const T* x, T* y) {
     const PixelTask t = PixelTaskOf<kN>(i, s.h.output, s.w.output, s.channels);
     const int64_t count = s.channels - t.channel;
     SoFar<C> so_far[kN];
+    [[maybe_unused]] int left = kPoolRun;  // of the run
     ForWindow<kWhole>(s, t, x, [&](const Pack<T, kN>& in, int64_t, int) {
       for (int k = 0; k < kN; ++k) so_far[k].Add(static_cast<C>(in.at[k]));
+      if constexpr (requires { so_far[0].EndRun(); }) {
+        if (--left > 0) return;
+        left = kPoolRun;
+        for (int k = 0; k < kN; ++k) so_far[k].EndRun();
+      }
     });
     const C share = ShareOf<C>(s, t.row, t.column);
     Pack<T, kN> out;
@@ -398,8 +416,11 @@ Status MaxPoolGradWithArgmax(const PoolShape& s, const void* dy,
 template <typename T>
 Status AvgPool(const PoolShape& s, const void* x, const void*, const void*,
                void* y, cudaStream_t stream) {
-  return LaunchPool<T>("AvgPool", OutputTasks<T>(s), s, stream,
-                       kPoolKernel<T, SumSoFar>, y, x);
+  const auto launch = [&](auto kernel) {
+    return LaunchPool<T>("AvgPool", OutputTasks<T>(s), s, stream, kernel, y, x);
+  };
+  return HasPoolRuns(s.h.window, s.w.window) ? launch(kPoolKernel<T, SumOfRuns>)
+                                             : launch(kPoolKernel<T, SumSoFar>);
 }
 template <typename T>
 Status AvgPoolGrad(const PoolShape& s, const void* dy, const void*, const void*,

@@ -29,6 +29,9 @@ inline constexpr int kTilePitch = kTile + 4;
 inline constexpr int kTileElements = kTileDepth * kTilePitch;
 static_assert(kTile * kTileDepth == 4 * kProductThreads,
               "a thread brings one pack of each operand");
+// Along k. Longer parts are summed in runs of as much, since in one sum over
+// all of it the last digits of each term would be lost.
+inline constexpr int kProductRun = 16 * kTileDepth;
 
 // How a product is cut into tiles, and k into parts.
 struct ProductTiles {
@@ -112,6 +115,17 @@ __device__ void MultiplyTiles(const C* a, const C* b, C (&sums)[4][4]) {
   }
 }
 
+// Adds a run's sums to those before, and begins another.
+template <typename C>
+__device__ void EndRun(C (&sums)[4][4], C* ended) {
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      ended[(4 * i + j) * kProductThreads] += sums[i][j];
+      sums[i][j] = C(0);
+    }
+  }
+}
+
 // What the sums of four neighbours in a row become.
 template <typename T>
 __device__ Pack<T, 4> Finish(const ComputeOf<T> (&sums)[4], const T* bias,
@@ -132,14 +146,19 @@ __device__ Pack<T, 4> Finish(const ComputeOf<T> (&sums)[4], const T* bias,
 }
 
 // Without `partial`, through the epilogue to c; else only one part's sums.
-// whole: c's rows (and the addend's) may be accessed in packs.
+// whole: c's rows (and the addend's) may be accessed in packs. runs: parts are
+// summed in runs.
 template <typename T, typename A, typename B>
 __global__ void __launch_bounds__(kProductThreads)
     ProductKernel(ProductShape shape, ProductTiles tiles, A a, B b, T* c,
-                  Epilogue epilogue, bool whole, ComputeOf<T>* partial) {
+                  Epilogue epilogue, bool whole, bool runs,
+                  ComputeOf<T>* partial) {
   using C = ComputeOf<T>;
   // Two tiles of each operand: one is read while the next is written.
   C* shared = SharedMemory<C>();
+  // What this thread's runs had that have ended: here, since registers are dear
+  // and a run ends seldom. Nobody else reads it.
+  C* const ended = shared + 4 * kTileElements + threadIdx.x;
   const int row = static_cast<int>(threadIdx.x) / (kTile / 4) * 4;
   const int column = static_cast<int>(threadIdx.x) % (kTile / 4) * 4;
   for (int64_t tile = blockIdx.x; tile < tiles.count; tile += gridDim.x) {
@@ -153,6 +172,9 @@ __global__ void __launch_bounds__(kProductThreads)
     TileLoader<T, B> load_b(b, at.at[1] * shape.b_step, n0);
 
     C sums[4][4] = {};
+    if (runs) {
+      for (int i = 0; i < 16; ++i) ended[i * kProductThreads] = C(0);
+    }
     const int begin = static_cast<int>(part * tiles.part);
     const int64_t beyond = (part + 1) * tiles.part;
     const int end = static_cast<int>(shape.k < beyond ? shape.k : beyond);
@@ -172,6 +194,9 @@ __global__ void __launch_bounds__(kProductThreads)
         load_b.Load(k + kTileDepth);
       }
       MultiplyTiles(current, current + kTileElements, sums);
+      if (runs && (k - begin) % kProductRun == kProductRun - kTileDepth) {
+        EndRun(sums, ended);
+      }
       if (more) {
         load_a.Store(next);
         load_b.Store(next + kTileElements);
@@ -181,6 +206,13 @@ __global__ void __launch_bounds__(kProductThreads)
       C* const read = current;
       current = next;
       next = read;
+    }
+    if (runs) {
+      for (int i = 0; i < 4; ++i) {
+        for (int j = 0; j < 4; ++j) {
+          sums[i][j] += ended[(4 * i + j) * kProductThreads];
+        }
+      }
     }
 
     for (int i = 0; i < 4; ++i) {
@@ -216,25 +248,36 @@ bool LinesAreWhole(const void* p, int64_t pitch, int64_t step) {
   return IsAligned<T, 4>(p) && pitch % 4 == 0 && step % 4 == 0;
 }
 
+// As `tiles` cut it, which tests choose.
+template <typename T, typename A, typename B>
+Status LaunchTiles(const char* name, const ProductShape& shape,
+                   const ProductTiles& tiles, const A& a, const B& b, T* c,
+                   const Epilogue& epilogue, void* workspace,
+                   cudaStream_t stream) {
+  using C = ComputeOf<T>;
+  const bool whole =
+      LinesAreWhole<T>(c, shape.c_pitch, shape.c_step) &&
+      (epilogue.addend == nullptr || IsAligned<T, 4>(epilogue.addend));
+  // float64 has digits enough.
+  const bool runs = sizeof(C) < sizeof(double) && tiles.part > kProductRun;
+  const size_t shared = 4 * kTileElements + (runs ? 16 * kProductThreads : 0);
+  auto* partial = tiles.parts > 1 ? static_cast<C*>(workspace) : nullptr;
+  constexpr int64_t kMostBlocks = int64_t{1} << 20;
+  const Status status = Launch(
+      name,
+      {std::min(tiles.count, kMostBlocks), kProductThreads, shared * sizeof(C)},
+      stream, ProductKernel<T, A, B>, shape, tiles, a, b, c, epilogue, whole,
+      runs, partial);
+  if (!status.ok() || tiles.parts == 1) return status;
+  return FinishProduct<T>(shape, tiles.parts, partial, c, epilogue, stream);
+}
+
 template <typename T, typename A, typename B>
 Status LaunchProduct(const char* name, const ProductShape& shape, const A& a,
                      const B& b, T* c, const Epilogue& epilogue,
                      void* workspace, cudaStream_t stream) {
-  const ProductTiles tiles = TilesOf(shape);
-  const bool whole =
-      LinesAreWhole<T>(c, shape.c_pitch, shape.c_step) &&
-      (epilogue.addend == nullptr || IsAligned<T, 4>(epilogue.addend));
-  auto* partial =
-      tiles.parts > 1 ? static_cast<ComputeOf<T>*>(workspace) : nullptr;
-  constexpr int64_t kMostBlocks = int64_t{1} << 20;
-  const Status status =
-      Launch(name,
-             {std::min(tiles.count, kMostBlocks), kProductThreads,
-              4 * kTileElements * sizeof(ComputeOf<T>)},
-             stream, ProductKernel<T, A, B>, shape, tiles, a, b, c, epilogue,
-             whole, partial);
-  if (!status.ok() || tiles.parts == 1) return status;
-  return FinishProduct<T>(shape, tiles.parts, partial, c, epilogue, stream);
+  return LaunchTiles<T>(name, shape, TilesOf(shape), a, b, c, epilogue,
+                        workspace, stream);
 }
 
 }  // namespace sluice::cuda

@@ -38,13 +38,21 @@ __global__ void LayerNormKernel(LayerNormShape s, const T* x,
     const T* row = x + r * s.width;
     C own = C(0);
     ForRow(row, s.width, 1, whole, [&](int64_t, C v) { own += v; });
-    const C mean = BlockSum(own, shared) / n;
+    C mean = BlockSum(own, shared) / n;
+    // Of a mean that is large beside the distances from it they have kept what
+    // its sum has lost.
     own = C(0);
+    C squares = C(0);
     ForRow(row, s.width, 1, whole, [&](int64_t, C v) {
       const C distance = v - mean;
-      own += distance * distance;
+      own += distance;
+      squares += distance * distance;
     });
-    const C variance = BlockSum(own, shared) / n;
+    const C off = BlockSum(own, shared) / n;
+    mean += off;
+    // Never below 0 by rounding; what is no number stays so.
+    C variance = BlockSum(squares, shared) / n - off * off;
+    if (variance < C(0)) variance = C(0);
     const C inv_std = scalar::Rsqrt()(variance + static_cast<C>(s.epsilon));
     if (threadIdx.x == 0) {
       means[r] = mean;

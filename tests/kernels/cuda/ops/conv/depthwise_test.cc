@@ -118,6 +118,29 @@ TEST_CASE("strides that leave pixels out") {
             .padding = {0, 0, 0, 0}});
 }
 
+// One tap of one channel: as many segments as there may be, of 4096 pixels.
+TEST_CASE("filters' gradients keep the digits of very many pixels") {
+  const ConvCase c = {.images = 1,
+                      .height = 2048,
+                      .width = 2048,
+                      .channels = 1,
+                      .window = {1, 1},
+                      .strides = {1, 1},
+                      .dilations = {1, 1},
+                      .padding = {0, 0, 0, 0}};
+  const DeviceBuffer x(Tensor::Full(c.dtype, c.x(), 0.1F));
+  const DeviceBuffer dy(Tensor::Full(c.dtype, c.y(), 1));
+  const DeviceBuffer out(4);
+  const DeviceBuffer workspace(
+      DepthwiseWorkspace(c.geometry(), ConvPass::kFilter, c.dtype));
+  CHECK(FindDepthwise(ConvPass::kFilter, c.dtype)(c.geometry(), x.get(),
+                                                  dy.get(), out.get(),
+                                                  workspace.get(), nullptr)
+            .ok());
+  const double wanted = 2048. * 2048 * 0.1F;
+  CHECK(out.Read(c.dtype, {1}).At(0) == doctest::Approx(wanted).epsilon(1e-5));
+}
+
 TEST_CASE("without images the filter's gradient is zero") {
   const ConvCase c{.images = 0};
   const DeviceBuffer out(static_cast<size_t>(c.filter().elements()) * 4);

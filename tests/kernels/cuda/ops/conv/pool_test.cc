@@ -124,6 +124,40 @@ TEST_CASE("pools whose windows overlap, tile, leave gaps, or hang over") {
   CheckPools({.window = {5, 5}, .strides = {1, 1}, .padding = {2, 2, 2, 2}});
 }
 
+TEST_CASE("windows of several runs") {
+  for (DType dtype : kFloatTypes) {
+    const PoolCase c{.dtype = dtype,
+                     .height = 30,
+                     .width = 29,
+                     .channels = 12,
+                     .window = {25, 27},
+                     .strides = {1, 2},
+                     .padding = {3, 2, 4, 4}};
+    Check(c, "AvgPool", {RandomTensor(dtype, c.x(), -1, 1)}, c.y());
+  }
+}
+
+TEST_CASE("the mean of a large window keeps the digits of its elements") {
+  for (const int64_t channels : {4, 3}) {
+    const PoolCase c{.images = 1,
+                     .height = 512,
+                     .width = 512,
+                     .channels = channels,
+                     .window = {512, 512},
+                     .strides = {1, 1},
+                     .padding = {0, 0, 0, 0}};
+    const DeviceBuffer x(Tensor::Full(c.dtype, c.x(), 0.1F));
+    const DeviceBuffer y(static_cast<size_t>(channels) * 4);
+    CHECK(FindPool("AvgPool", c.dtype)(c.shape(), x.get(), nullptr, nullptr,
+                                       y.get(), nullptr)
+              .ok());
+    const Tensor mean = y.Read(c.dtype, c.y());
+    for (int64_t i = 0; i < channels; ++i) {
+      CHECK(std::abs(mean.At(i) - 0.1) < 1e-6);
+    }
+  }
+}
+
 TEST_CASE("several blocks of pixels") {
   CheckPools({.images = 3, .height = 23, .width = 25, .channels = 5});
 }

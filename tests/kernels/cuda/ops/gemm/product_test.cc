@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/ops/conv/conv.h"
 #include "kernels/cuda/ops/gemm/matmul.h"
+#include "kernels/cuda/ops/gemm/product_kernels.h"
 #include "tests/kernels/cuda/emulation/device_run.h"
 
 namespace sluice::cuda {
@@ -174,6 +175,33 @@ TEST_CASE("a long k is cut into parts, and their sums are added in order") {
       DType::kFloat32);
   CheckMatMul({.op = "BatchMatMul", .a = {2, 3, 5, 530}, .b = {3, 530, 4}},
               DType::kFloat32);
+}
+
+// As in a product of so many tiles that k is not cut.
+TEST_CASE("sums along a long part of k keep the digits of their terms") {
+  constexpr int kM = 2, kN = 3, kK = 8192;
+  const ProductShape shape = {
+      .m = kM, .n = kN, .k = kK, .batch = BroadcastOf({}, {}), .c_pitch = kN};
+  const ProductTiles tiles = {.rows = 1, .columns = 1, .part = kK, .count = 1};
+  const auto operand = [](const DeviceBuffer& matrix, int lines, int length,
+                          bool along_k) {
+    return MatrixOperand<float>{
+        matrix.as<const float>(), lines, length, length, along_k, false};
+  };
+  const Tensor c =
+      InEveryOrder([&] {
+        const DeviceBuffer a(Tensor::Full(DType::kFloat32, {kM, kK}, 0.1F)),
+            b(Tensor::Full(DType::kFloat32, {kK, kN}, 1)), out(kM * kN * 4);
+        CHECK(LaunchTiles<float>("product", shape, tiles,
+                                 operand(a, kM, kK, /*along_k=*/true),
+                                 operand(b, kK, kN, /*along_k=*/false),
+                                 out.as<float>(), {}, nullptr, nullptr)
+                  .ok());
+        return std::vector{out.Read(DType::kFloat32, {kM, kN})};
+      }).front();
+  for (int64_t i = 0; i < c.elements(); ++i) {
+    CHECK(c.At(i) == doctest::Approx(kK * double{0.1F}).epsilon(1e-5));
+  }
 }
 
 TEST_CASE("products with a bias, an addend in the result's place, a batch") {

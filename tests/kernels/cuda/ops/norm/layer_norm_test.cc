@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,32 @@ void CheckEqual(const std::vector<Tensor>& got,
   }
 }
 
+// y, the rows' means and one over their deviations.
+std::vector<Tensor> Forward(const Tensor& x, const Tensor& scale,
+                            const Tensor& offset, double epsilon,
+                            size_t skip = 0) {
+  const Shape& full = x.shape();
+  const DType compute = scale.dtype();
+  const Shape column{full[0]};
+  const size_t column_bytes = static_cast<size_t>(full[0]) * SizeOf(compute);
+  return InEveryOrder([&] {
+    const DeviceBuffer in(x, skip), gain(scale), bias(offset);
+    const DeviceBuffer y(x.bytes(), skip), mean(column_bytes),
+        inv_std(column_bytes);
+    LayerNormOperands o;
+    o.x = in.get();
+    o.scale = gain.get();
+    o.offset = bias.get();
+    o.y = y.get();
+    o.mean = mean.get();
+    o.inv_std = inv_std.get();
+    CHECK(
+        FindLayerNorm(x.dtype())({full[0], full[1], epsilon}, o, nullptr).ok());
+    return std::vector{y.Read(x.dtype(), full), mean.Read(compute, column),
+                       inv_std.Read(compute, column)};
+  });
+}
+
 void CheckForward(const NormCase& c) {
   const DType compute = ComputeDType(c.dtype);
   const Shape full{c.rows, c.width}, row{c.width}, column{c.rows};
@@ -40,22 +67,7 @@ void CheckForward(const NormCase& c) {
   const std::vector<Tensor> wanted =
       CpuResults("LayerNorm", {{"epsilon", epsilon}}, {x, scale, offset},
                  {{c.dtype, full}, {compute, column}, {compute, column}});
-  const std::vector<Tensor> got = InEveryOrder([&] {
-    const DeviceBuffer in(x, c.skip), gain(scale), bias(offset);
-    const DeviceBuffer y(x.bytes(), c.skip), mean(wanted[1].bytes()),
-        inv_std(wanted[2].bytes());
-    LayerNormOperands o;
-    o.x = in.get();
-    o.scale = gain.get();
-    o.offset = bias.get();
-    o.y = y.get();
-    o.mean = mean.get();
-    o.inv_std = inv_std.get();
-    CHECK(FindLayerNorm(c.dtype)({c.rows, c.width, epsilon}, o, nullptr).ok());
-    return std::vector{y.Read(c.dtype, full), mean.Read(compute, column),
-                       inv_std.Read(compute, column)};
-  });
-  CheckEqual(got, wanted, c);
+  CheckEqual(Forward(x, scale, offset, epsilon, c.skip), wanted, c);
 }
 
 void CheckGrad(const NormCase& c) {
@@ -108,6 +120,54 @@ TEST_CASE("layer normalisation and its gradients") {
     CheckForward(c);
     CheckGrad(c);
   }
+}
+
+// A mean from one sum has lost digits, which show where the distances from it
+// are small.
+TEST_CASE("rows keep the digits of distances from a large mean") {
+  constexpr float kMean = 100.1F;
+  constexpr double kUnit = 0x1p-17;  // from kMean to the next float
+  for (const int64_t width : {4096, 4099}) {
+    const Tensor scale = RandomTensor(DType::kFloat32, {width}, 0.5, 2);
+    const Tensor offset = RandomTensor(DType::kFloat32, {width}, -1, 1, 2);
+    const Tensor x = Tensor::Full(DType::kFloat32, {2, width}, kMean);
+    for (const double epsilon : {1e-12, 1e-5}) {
+      CAPTURE(width);
+      CAPTURE(epsilon);
+      const std::vector<Tensor> got = Forward(x, scale, offset, epsilon);
+      for (const int64_t row : {0, 1}) {
+        CHECK(std::abs(got[1].At(row) - kMean) <= kUnit);
+        double farthest = 0;
+        for (int64_t i = 0; i < width; ++i) {
+          farthest = std::max(
+              farthest, std::abs(got[0].At(row * width + i) - offset.At(i)));
+        }
+        CHECK(farthest < 1e-3);
+      }
+    }
+  }
+
+  constexpr int64_t kWidth = 65536;
+  Tensor x(DType::kFloat32, {1, kWidth});
+  double sum = 0, squares = 0;
+  for (int64_t i = 0; i < kWidth; ++i) {
+    const double pattern = static_cast<double>(i * 37 % 101) / 101 - 0.5;
+    x.data<float>()[i] = static_cast<float>(100.1 + 0.01 * pattern);
+    sum += x.At(i);
+  }
+  const double mean = sum / kWidth;
+  for (int64_t i = 0; i < kWidth; ++i) squares += std::pow(x.At(i) - mean, 2);
+  const double deviation = std::sqrt(squares / kWidth + 1e-12);
+  const std::vector<Tensor> got =
+      Forward(x, Tensor::Full(DType::kFloat32, {kWidth}, 1),
+              Tensor::Zeros(DType::kFloat32, {kWidth}), 1e-12);
+  // The mean is rounded to float, which is half a unit.
+  double farthest = 0;
+  for (int64_t i = 0; i < kWidth; ++i) {
+    farthest = std::max(farthest,
+                        std::abs(got[0].At(i) - (x.At(i) - mean) / deviation));
+  }
+  CHECK(farthest < 0.6 * kUnit / deviation);
 }
 
 TEST_CASE("gradients over several segments of rows") {
