@@ -426,10 +426,12 @@ int main(int argc, char** argv) {
                           "of all (default: 5, CIFAR 2)",
                   .rate = Flag::Rate::kCourse},
                  {"ema", "Decay of averages of the variables; 0: none", "0"},
-                 {"validation-split",
-                  "Part of the pictures of a folder without val to keep back "
-                  "and evaluate on, such as 0.1; always the same ones",
-                  "0"},
+                 {.name = "validation-split",
+                  .help = "Part of the pictures of a folder without val to "
+                          "keep back and evaluate on, such as 0.1; always the "
+                          "same ones",
+                  .value = "0",
+                  .splits_data = true},
                  {"labels",
                   "File with names of the classes for predictions, one a line",
                   "",

@@ -443,7 +443,10 @@ std::vector<std::string> ClassNames(const RunContext& run) {
   if (!path.empty() && !run.training()) {
     std::istringstream lines(FileSystem::Default().Read(path).ValueOrThrow());
     std::vector<std::string> names;
-    for (std::string line; std::getline(lines, line);) names.push_back(line);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.ends_with('\r')) line.pop_back();  // as Windows ends lines
+      names.push_back(line);
+    }
     return names;
   }
   if (!run.class_names.empty()) return run.class_names;

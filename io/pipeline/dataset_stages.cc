@@ -157,6 +157,11 @@ class BucketNode : public DerivedNode {
     if (size > 0 && !one()) return kUnknownCardinality;
     return BatchesOf(size, buckets_.sizes[0], padding_.drop_remainder);
   }
+  // Of several buckets a pass is not so many batches of examples_per_element.
+  int64_t examples_per_epoch() const override {
+    const int64_t examples = input_->examples_per_epoch();
+    return one() || examples <= 0 ? examples : kUnknownCardinality;
+  }
   int64_t examples_per_element() const override {
     return *std::max_element(buckets_.sizes.begin(), buckets_.sizes.end());
   }

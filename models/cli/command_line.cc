@@ -11,6 +11,7 @@
 #include "graph/near_misses.h"
 #include "models/cli/command_flags.h"
 #include "models/cli/flag_values.h"
+#include "models/cli/interrupt.h"
 #include "models/cli/job_flags.h"
 #include "models/cli/rate_flags.h"
 #include "models/cli/run_record.h"
@@ -61,12 +62,13 @@ class Reader {
   }
 
   // What --config and the record of the training in --log-dir add to arguments
-  // that were read, as further ones. Throws Error.
+  // that were read, as further ones. --follow waits for that training, or for a
+  // signal (AwaitTraining). Throws Error.
   std::vector<std::string> Further() {
     CommandFlags flags = Flags();
     FlagValues values;
     if (!given_.config.empty()) {
-      values = FromConfig(given_.config, flags, &recorded_);
+      values = FromConfig(given_.config, flags, spec_, &recorded_);
     }
     for (const auto& [name, value] : values) flags.Give(name, value);
     if (const std::string model = flags.values["from"].value_or("");
@@ -74,6 +76,7 @@ class Reader {
       values.merge(FromExport(model, flags, spec_, &line_.notes));
     }
     const std::string log_dir = flags.values["log-dir"].value_or("");
+    if (flags.values["follow"] && !log_dir.empty()) AwaitTraining(log_dir);
     const bool restart = flags.values["restart"].has_value();
     if (!log_dir.empty() && !restart &&
         line_.command != CommandLine::Command::kBench) {
@@ -277,6 +280,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv,
   Reader reader(spec);
   if (const auto code = reader.Read(arguments)) return {{}, code};
   const std::vector<std::string> further = reader.Further();
+  if (const int signal = InterruptSignal()) return {{}, 128 + signal};
   if (further.empty()) return reader.Finish(reader);
   arguments.insert(arguments.end(), further.begin(), further.end());
   Reader completed(spec);

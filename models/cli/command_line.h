@@ -2,6 +2,7 @@
 #ifndef SLUICE_MODELS_CLI_COMMAND_LINE_H_
 #define SLUICE_MODELS_CLI_COMMAND_LINE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -55,7 +56,9 @@ struct CommandLine {
   std::optional<int> patience;  // evaluations, of early stopping
   std::optional<std::pair<int64_t, int64_t>> profile;  // first and last step
   std::string report;                                  // eval: a page to write
-  bool follow = false;   // eval: what a training saves, until it has ended
+  bool follow = false;  // eval: what a training saves, until it has ended
+  // The same: how long a training that has ended before may take to go on.
+  std::chrono::duration<double> await_training{0};
   bool csv = false;      // predict
   std::string exported;  // predict: a folder that export wrote
   int64_t count = 0;     // predict: examples, 0 for all

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <optional>
-#include <thread>
+#include <string>
+#include <utility>
 
 #include "io/checkpoints/checkpoint.h"
 #include "io/files/file.h"
@@ -12,15 +12,13 @@
 #include "models/cli/commands.h"
 #include "models/cli/console.h"
 #include "models/cli/interrupt.h"
+#include "models/cli/polling.h"
 #include "models/cli/results.h"
 #include "models/cli/run_record.h"
 #include "models/train/trainer.h"
 
 namespace sluice::commands {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-using std::chrono::seconds;
 
 std::optional<int64_t> NewestStep(const std::string& log_dir) {
   const auto steps =
@@ -29,12 +27,30 @@ std::optional<int64_t> NewestStep(const std::string& log_dir) {
   return steps.back();
 }
 
-// Null where there can be none.
-std::unique_ptr<EventWriter> OpenEvents(const std::string& log_dir) {
-  auto events = EventWriter::Open(JoinPath(log_dir, "evaluator"));
-  if (events.status().code() == Code::kUnimplemented) return nullptr;
-  return std::move(events).ValueOrThrow();
-}
+// Of what is evaluated, for TensorBoard.
+class Events {
+ public:
+  explicit Events(const std::string& log_dir)
+      : folder_(JoinPath(log_dir, "evaluator")) {}
+
+  void Add(const Evaluation& evaluation) {
+    // Where a training begins anew, what there was is set aside.
+    if (writer_ == nullptr ||
+        !FileSystem::Default().Exists(writer_->path()).ValueOrThrow()) {
+      auto writer = EventWriter::Open(folder_);
+      if (writer.status().code() == Code::kUnimplemented) return;
+      writer_ = std::move(writer).ValueOrThrow();
+    }
+    for (const auto& [name, value] : evaluation.values) {
+      ThrowIfError(writer_->Scalar(name, evaluation.step, value));
+    }
+    ThrowIfError(writer_->Flush());
+  }
+
+ private:
+  const std::string folder_;
+  std::unique_ptr<EventWriter> writer_;
+};
 
 // Of one checkpoint; nullopt: it was cut short, or there is none of that step
 // any more, as a newer one has taken its place.
@@ -61,41 +77,33 @@ int Follow(const TrainerSpec& spec, const CommandLine& line) {
     throw Error(Code::kInvalidArgument,
                 "who evaluates what a training saves wants its --log-dir");
   }
-  constexpr std::chrono::milliseconds kLook(200);
-  constexpr seconds kNoteEvery(10);
-  const std::unique_ptr<EventWriter> events = OpenEvents(log_dir);
-  const Clock::time_point begin = Clock::now();
-  Clock::time_point note = begin + kNoteEvery;
+  Events events(log_dir);
+  Polling polling(fmt::format("a checkpoint in '{}'", log_dir));
   int64_t evaluated = -1;
+  // Whether it has been seen to train: what has ended is no earlier training.
+  bool goes_on = false;
   while (InterruptSignal() == 0) {
     // Asked first: what is saved last is saved by then.
     const bool ended = HasEnded(log_dir);
+    goes_on = goes_on || !ended;
     const std::optional<int64_t> newest = NewestStep(log_dir);
     if (newest && *newest != evaluated) {
       const auto evaluation = EvaluateStep(spec, line, *newest);
       if (!evaluation) continue;
+      goes_on = goes_on || evaluated >= 0;  // as it has saved another
       evaluated = *newest;
       console::ClearStatus();
       PrintResult(spec, line, *evaluation,
                   static_cast<double>(evaluation->examples) /
                       std::max(evaluation->seconds, 1e-9),
                   evaluation->seconds);
-      if (events == nullptr) continue;
-      for (const auto& [name, value] : evaluation->values) {
-        ThrowIfError(events->Scalar(name, evaluated, value));
-      }
-      ThrowIfError(events->Flush());
+      events.Add(*evaluation);
       continue;
     }
-    if (ended) return 0;
-    const Clock::time_point now = Clock::now();
-    if (evaluated < 0 && now >= note) {
-      console::Note(fmt::format(
-          "waiting for a checkpoint in '{}' ({} s)", log_dir,
-          std::chrono::duration_cast<seconds>(now - begin).count()));
-      note += kNoteEvery;
+    if (ended && (goes_on || polling.elapsed() >= line.await_training)) {
+      return 0;
     }
-    std::this_thread::sleep_for(kLook);
+    polling.Wait(/*quiet=*/evaluated >= 0);
   }
   return 128 + InterruptSignal();
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <exception>
 #include <new>
 #include <system_error>
@@ -64,6 +65,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   if (job.evaluates) {
     line.command = CommandLine::Command::kEval;
     line.follow = true;
+    line.await_training = std::chrono::duration<double>(line.job.join_timeout);
   }
   if (job.server != nullptr) {
     SetComputeThreads(line.threads > 0 ? line.threads : job.threads);

@@ -14,6 +14,8 @@
 #include "io/files/file_pattern.h"
 #include "io/files/path_kind.h"
 #include "io/files/schemes.h"
+#include "models/cli/interrupt.h"
+#include "models/cli/polling.h"
 #include "models/train/export.h"
 
 namespace sluice {
@@ -144,6 +146,45 @@ bool MayAdd(const CommandFlags& flags, const std::string& name) {
          !flags.excluded.contains(name);
 }
 
+std::optional<std::string> Given(const std::string& name,
+                                 const CommandFlags& flags) {
+  const auto found = flags.values.find(name);
+  return found == flags.values.end() ? std::nullopt : found->second;
+}
+
+// Whether a flag was given with another value than a training had.
+bool Differs(const std::string& name, const CommandFlags& flags,
+             const FlagValues& of_training, const TrainerSpec& spec) {
+  const auto now = Given(name, flags);
+  const auto then = of_training.find(name);
+  return now &&
+         (then == of_training.end() ||
+          WithAbsolutePaths({{name, *now}}, spec).at(name) != then->second);
+}
+
+// Which flags of a training are of its data alone, where others were given.
+std::set<std::string> OfOtherData(const FlagValues& of_training,
+                                  const CommandFlags& flags,
+                                  const TrainerSpec& spec) {
+  const bool other_source =
+      std::any_of(spec.flags.begin(), spec.flags.end(), [&](const Flag& flag) {
+        return flag.kind == Flag::Kind::kData &&
+               Differs(flag.name, flags, of_training, spec);
+      });
+  std::set<std::string> names;
+  if (other_source) {
+    names.insert(kDataDir);  // others have a folder of their own
+  } else if (!Differs(kDataDir, flags, of_training, spec)) {
+    return names;
+  }
+  for (const Flag& flag : spec.flags) {
+    if (flag.of_data || (flag.splits_data && !flags.train)) {
+      names.insert(flag.name);
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 std::optional<RunRecord> ReadRunRecord(const std::string& log_dir) {
@@ -168,6 +209,7 @@ void CommandFlags::Give(const std::string& name, const std::string& value) {
 }
 
 FlagValues FromConfig(const std::string& path, const CommandFlags& flags,
+                      const TrainerSpec& spec,
                       std::set<std::string>* recorded) {
   auto [values, is_record] = ReadFlags(path);
   for (const auto& [name, value] : values) {
@@ -178,8 +220,11 @@ FlagValues FromConfig(const std::string& path, const CommandFlags& flags,
                 fmt::format("'{}': there is no flag --{}{}", path, name,
                             NearMisses(name, known)));
   }
-  std::erase_if(values,
-                [&](const auto& flag) { return !MayAdd(flags, flag.first); });
+  const auto of_other_data =
+      is_record ? OfOtherData(values, flags, spec) : std::set<std::string>();
+  std::erase_if(values, [&](const auto& flag) {
+    return !MayAdd(flags, flag.first) || of_other_data.contains(flag.first);
+  });
   if (!is_record) return values;
   // What that training began with is not what it has trained.
   if (flags.trained) values.erase(kWeights);
@@ -198,27 +243,7 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
                 fmt::format("'{}' holds a training of {}, not of {}", log_dir,
                             record->program, spec.name));
   }
-  const auto given = [&](const std::string& name) {
-    const auto found = flags.values.find(name);
-    return found == flags.values.end() ? std::nullopt : found->second;
-  };
-  // Those have a folder of their own.
-  const bool gives_data =
-      std::any_of(spec.flags.begin(), spec.flags.end(), [&](const Flag& flag) {
-        return flag.kind == Flag::Kind::kData && given(flag.name);
-      });
-  const auto differs = [&](const std::string& name) {
-    const auto now = given(name);
-    const auto then = record->flags.find(name);
-    return now &&
-           (then == record->flags.end() ||
-            WithAbsolutePaths({{name, *now}}, spec).at(name) != then->second);
-  };
-  const bool other_data =
-      differs(kDataDir) ||
-      std::any_of(spec.flags.begin(), spec.flags.end(), [&](const Flag& flag) {
-        return flag.kind == Flag::Kind::kData && differs(flag.name);
-      });
+  const auto of_other_data = OfOtherData(record->flags, flags, spec);
   // A training that has begun has its variables from a checkpoint.
   const bool begun =
       !CheckpointManager::ForReading(log_dir).Steps().ValueOrThrow().empty();
@@ -226,13 +251,10 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
     if (!IsRecorded(name, spec, flags.train)) continue;
     if (begun && (name == kWeights || name == kReset)) continue;
     if (MayAdd(flags, name)) {
-      const Flag* own = Find(spec, name);
-      const bool of_data = own != nullptr && own->of_data;
-      if (of_data ? other_data : name == kDataDir && gives_data) continue;
-      values[name] = value;
-    } else if (differs(name)) {
+      if (!of_other_data.contains(name)) values[name] = value;
+    } else if (Differs(name, flags, record->flags, spec)) {
       notes->push_back(fmt::format("--{} is {}, the training in '{}' had {}",
-                                   name, *given(name), log_dir, value));
+                                   name, *Given(name, flags), log_dir, value));
     }
   }
   return values;
@@ -342,6 +364,16 @@ void NoteEnd(const std::string& log_dir) {
 bool HasEnded(const std::string& log_dir) {
   const std::optional<RunRecord> record = ReadableRecord(log_dir);
   return record && record->ended;
+}
+
+void AwaitTraining(const std::string& log_dir) {
+  NoteInterrupts("ending");
+  Polling polling(fmt::format("a training in '{}'", log_dir));
+  while (
+      InterruptSignal() == 0 && !ReadRunRecord(log_dir) &&
+      CheckpointManager::ForReading(log_dir).Steps().ValueOrThrow().empty()) {
+    polling.Wait();
+  }
 }
 
 }  // namespace sluice

@@ -64,6 +64,11 @@ void NoteEnd(const std::string& log_dir);
 // read.
 bool HasEnded(const std::string& log_dir);
 
+// Waits until there is a training in the folder, with a record or a checkpoint,
+// or a signal, which is noted from now on (models/cli/interrupt.h). Throws
+// Error, as ReadRunRecord.
+void AwaitTraining(const std::string& log_dir);
+
 // The flags of a command, by name without "--".
 struct CommandFlags {
   bool train = false;    // it is the one that trains
@@ -80,14 +85,15 @@ struct CommandFlags {
 // Values for flags that were not given, from a JSON file: a run.json, or an
 // object whose fields are flags, text, numbers, or true for a flag without a
 // value. Those that only other commands have are passed over, and so are a
-// run.json's weights by a command that is of what was trained. Adds the names
-// of those that a run.json has to `recorded`. Throws Error.
+// run.json's weights by a command that is of what was trained, and what it has
+// of its data where others were given: --data-dir, how they are read
+// (Flag::of_data) and, but for training, split (Flag::splits_data). Adds the
+// names of those that a run.json has to `recorded`. Throws Error.
 FlagValues FromConfig(const std::string& path, const CommandFlags& flags,
-                      std::set<std::string>* recorded);
+                      const TrainerSpec& spec, std::set<std::string>* recorded);
 
 // The same from the record in the folder of a training, if there is one: what
-// the model and the data are (of other data, not how they are read:
-// Flag::of_data) and, for training on, how. Adds a note for each
+// the model and the data are and, for training on, how. Adds a note for each
 // that was given with another value. Throws Error, too, where the folder is
 // another program's.
 FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,

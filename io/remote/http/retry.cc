@@ -75,7 +75,7 @@ milliseconds Retrier::Wait(int tries) {
                                            static_cast<double>(wait.count())));
 }
 
-bool Retrier::RefusesTime(const HttpResponse& response) {
+bool Retrier::RefusesTime(const HttpResponse& response, int64_t used) {
   // Five minutes fewer than what S3 allows. The answer to a HEAD has no body,
   // so no code.
   constexpr int64_t kAllowed = 10 * 60;
@@ -84,9 +84,8 @@ bool Retrier::RefusesTime(const HttpResponse& response) {
   const auto date = ParseHttpDate(response.Header("date"));
   if (!date) return false;
   const int64_t off = *date - clock_.Time();
-  const bool refused =
-      error.code == "RequestTimeTooSkewed" ||
-      (error.code.empty() && std::abs(off - clock_error_) > kAllowed);
+  const bool refused = error.code == "RequestTimeTooSkewed" ||
+                       (error.code.empty() && std::abs(off - used) > kAllowed);
   if (refused) clock_error_ = off;
   return refused;
 }
@@ -100,15 +99,16 @@ Result<HttpResponse> Retrier::Send(std::string_view what, const Make& make,
   };
   bool set_clock = false;
   for (int tries = 1;; ++tries) {
+    const int64_t clock_error = clock_error_;
     SLUICE_ASSIGN_OR_RETURN(HttpRequest request,
-                            make(clock_.Time() + clock_error_));
+                            make(clock_.Time() + clock_error));
     request.timeout = std::max(left(), milliseconds(1));
     Result<HttpResponse> response = client_.Send(request);
     std::string reason;
     milliseconds wait = Wait(tries);
     if (response.ok()) {
       answered_ = true;
-      if (RefusesTime(*response)) {
+      if (RefusesTime(*response, clock_error)) {
         if (!set_clock) {
           set_clock = true;
           continue;

@@ -61,9 +61,10 @@ class Retrier {
  private:
   // The wait before try number `tries` + 1.
   std::chrono::milliseconds Wait(int tries);
-  // Sets the clock's error by what a server answered that refuses the time;
-  // false where it does not.
-  bool RefusesTime(const HttpResponse& response);
+  // Sets the clock's error by what a server answered that refuses the time of a
+  // request, made with the error `used`; false where it does not. Another
+  // request may have set it meanwhile.
+  bool RefusesTime(const HttpResponse& response, int64_t used);
 
   HttpClient& client_;
   Clock& clock_;

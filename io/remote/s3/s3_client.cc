@@ -70,25 +70,23 @@ Result<S3Settings> S3Client::SettingsFor(const std::string& bucket) {
   return settings;
 }
 
-bool S3Client::LearnFrom(const HttpResponse& refusal,
-                         const std::string& bucket) {
+bool S3Client::LearnFrom(const HttpResponse& refusal, const std::string& bucket,
+                         const S3Settings& used) {
   if (HaveExpired(refusal)) {
-    const auto settings = LoadS3Settings(environment_);
     MutexLock lock(mutex_);
-    if (!settings.ok() || !settings->credentials || !settings_->credentials) {
+    auto settings = LoadS3Settings(environment_);
+    if (!settings.ok() || !settings->credentials || !used.credentials) {
       return false;
     }
-    const std::string old = settings_->credentials->session_token;
-    settings_ = *settings;
-    return settings_->credentials->session_token != old;
+    settings_ = *std::move(settings);
+    return settings_->credentials->session_token !=
+           used.credentials->session_token;
   }
   const std::string region(refusal.Header("x-amz-bucket-region"));
+  if (!IsRegion(region) || !used.endpoint.empty() || region == used.region) {
+    return false;
+  }
   MutexLock lock(mutex_);
-  if (!IsRegion(region) || !settings_->endpoint.empty()) return false;
-  const auto known = regions_.find(bucket);
-  const std::string& used =
-      known == regions_.end() ? settings_->region : known->second;
-  if (region == used) return false;
   regions_[bucket] = region;
   return true;
 }
@@ -99,6 +97,7 @@ Result<HttpResponse> S3Client::Send(std::string_view what,
   SLUICE_ASSIGN_OR_RETURN(const std::string hash, Sha256Hex(request.body));
   const bool changes = request.method != "GET" && request.method != "HEAD" &&
                        !request.changes_nothing;
+  S3Settings used;  // of the request that was sent last
   const auto make = [&](std::time_t now) -> Result<HttpRequest> {
     if (changes && may_change_ != nullptr) {
       const Status may = may_change_(request.object);
@@ -110,8 +109,9 @@ Result<HttpResponse> S3Client::Send(std::string_view what,
       const Status why = settings.status();
       return Unavailable(fmt::format("{}: {}", what, why.message()));
     }
+    used = *std::move(settings);
     SLUICE_ASSIGN_OR_RETURN(const S3Address address,
-                            AddressOf(*settings, request.object));
+                            AddressOf(used, request.object));
     HttpRequest http;
     http.method = request.method;
     http.url = address.ToString();
@@ -121,12 +121,12 @@ Result<HttpResponse> S3Client::Send(std::string_view what,
     http.body = request.body;
     http.body_limit = request.body_limit;
     http.into = request.into;
-    if (settings->credentials) {
+    if (used.credentials) {
       SLUICE_ASSIGN_OR_RETURN(
           NamedValues signing,
           Sign({request.method, address.host, address.path, request.query,
                 request.headers, hash},
-               {.region = settings->region}, *settings->credentials, now));
+               {.region = used.region}, *used.credentials, now));
       std::move(signing.begin(), signing.end(),
                 std::back_inserter(http.headers));
     }
@@ -136,7 +136,7 @@ Result<HttpResponse> S3Client::Send(std::string_view what,
   };
   auto response = retrier_.Send(what, make, check);
   const bool again = response.ok() && !response->ok() &&
-                     LearnFrom(*response, request.object.bucket);
+                     LearnFrom(*response, request.object.bucket, used);
   return again ? retrier_.Send(what, make, check) : std::move(response);
 }
 

@@ -73,9 +73,10 @@ class S3Client : public ObjectReader {
 
  private:
   Result<S3Settings> SettingsFor(const std::string& bucket) EXCLUDES(mutex_);
-  // Does a refusal say something that makes another answer likely?
-  bool LearnFrom(const HttpResponse& refusal, const std::string& bucket)
-      EXCLUDES(mutex_);
+  // Does the refusal of a request that was made with `used` say something that
+  // makes another answer likely? Another request may have learnt it before.
+  bool LearnFrom(const HttpResponse& refusal, const std::string& bucket,
+                 const S3Settings& used) EXCLUDES(mutex_);
 
   Retrier& retrier_;
   const Environment environment_;

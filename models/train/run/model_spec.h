@@ -94,6 +94,10 @@ struct Flag {
   // It says how to read those of kData, or --data-dir: a training's is not that
   // of other ones.
   bool of_data = false;
+  // It says which part of what is trained on is kept back, to evaluate on: a
+  // training's is that of trainings on other data, too, but other data that are
+  // evaluated are taken whole.
+  bool splits_data = false;
   // Of the learning rate that TrainerSpec::optimizer makes: how high it is, or
   // its course. --learning-rate takes the place of both; beside --optimizer,
   // which has a rate of its own, the program's is kept where a flag of kHeight

@@ -136,10 +136,12 @@ double StepsPerEpoch(const Dataset& input, RunContext& run) {
     return RunContext::kEpochsEndWithInput;
   }
   throw Error(Code::kInvalidArgument,
-              "how many examples the input has is not known before they are "
-              "read: give the number of steps (--steps), that of examples with "
-              "Dataset::ExpectSize, or a whole number of epochs and an input "
-              "that ends with each of them, without Repeat");
+              "how many examples the input has, or how many batches "
+              "BucketByLength makes of them, is not known before they are "
+              "read: give the number of steps (--steps), where there are no "
+              "buckets that of examples with Dataset::ExpectSize, or a whole "
+              "number of epochs and an input that ends with each of them, "
+              "without Repeat");
 }
 
 }  // namespace

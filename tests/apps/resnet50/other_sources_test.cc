@@ -152,6 +152,28 @@ TEST_CASE("CIFAR-10's classes have the numbers of the training's names") {
                      1, "a class 'ship', which is none of the 10");
 }
 
+TEST_CASE("a training is repeated on another source by its record") {
+  const Both both(2);
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  REQUIRE(Run("train", "cifar10",
+              {"--data-dir", both.cifar, "--model", "resnet20", "--steps", "2",
+               "--log-dir", log})
+              .code == 0);
+  // The folder of the one source is none of the other's.
+  for (const std::string& data : {both.files, std::string("cifar10")}) {
+    for (const Words& where :
+         {Words{"train", "--config", log + "/run.json", "--steps", "1"},
+          Words{"eval", "--log-dir", log}}) {
+      Words arguments = where;
+      arguments.insert(arguments.end(), {"--data", data});
+      const Outcome outcome = RunResNet50(arguments);
+      CAPTURE(data);
+      CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    }
+  }
+}
+
 #if SLUICE_HAVE_PROTOBUF
 TEST_CASE("numbers of a labels.csv are nobody's whose classes have names") {
   const TemporaryFolder folder;

@@ -285,6 +285,46 @@ TEST_CASE("without pictures to test on, that is said, or some are kept back") {
   CheckResNet50Error(train({"--validation-split", "0.1"}), 2, "already");
 }
 
+TEST_CASE("other pictures are evaluated whole, though some were kept back") {
+  TemporaryFolder folder;
+  const std::string data = folder / "data", fresh = folder / "fresh";
+  const std::string log = folder / "log";
+  WriteClasses(data, {"ant", "bee"}, 30);
+  WriteClasses(fresh, {"ant", "bee"}, 20);
+  REQUIRE(RunResNet50({"train", "--data", data, "--model", "resnet20",
+                       "--steps", "2", "--batch-size", "8",
+                       "--validation-split", "0.3", "--log-dir", log})
+              .code == 0);
+  const auto run = [&](const char* command,
+                       const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {command, "--log-dir", log};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunResNet50(arguments);
+  };
+  const auto evaluated_on = [](const Outcome& outcome) {
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    return LastObject(outcome.out)["evaluated_on"];
+  };
+  CHECK(Contains(run("eval", {"--data", fresh}).out, "(40 examples)"));
+  CHECK(evaluated_on(run("eval", {"--data", fresh, "--json"})) == "test");
+  CHECK(evaluated_on(run("eval", {"--json"})) == "validation");
+  WriteClasses(fresh + "/val", {"ant", "bee"}, 3);
+  for (const char* command : {"eval", "predict"}) {
+    const Outcome outcome = run(command, {"--data", fresh});
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  }
+  // Who trains keeps some back as the training did: in another place, and of
+  // others.
+  std::filesystem::rename(data, folder / "moved");
+  CHECK(evaluated_on(run("train", {"--data", folder / "moved", "--steps", "3",
+                                   "--json"})) == "validation");
+  std::filesystem::remove_all(fresh + "/val");
+  CHECK(evaluated_on(
+            RunResNet50({"train", "--config", log + "/run.json", "--data",
+                         fresh, "--steps", "1", "--json"})) == "validation");
+}
+
 }  // namespace
 }  // namespace sluice
 #endif

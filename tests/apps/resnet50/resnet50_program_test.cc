@@ -344,6 +344,17 @@ TEST_CASE("image files are classified") {
   const char* const names[] = {"zero", "one", "two",   "three", "four",
                                "five", "six", "seven", "eight", "nine"};
   CHECK(Contains(text.out, names[best]));
+  // Lines may end as Windows ends them.
+  const auto named = [&](const char* end) {
+    std::ofstream file(folder / "names.txt", std::ios::binary);
+    for (const char* name : names) file << name << end;
+    file.close();
+    return predict({"--json", "--labels", folder / "names.txt",
+                    folder / "second.png"})
+        .out;
+  };
+  CHECK(Contains(named("\n"), names[best]));
+  CHECK(named("\r\n") == named("\n"));
 
   CheckResNet50Error(
       RunResNet50({"predict", "--data", "cifar10", "--model", "resnet56",

@@ -362,6 +362,19 @@ TEST_CASE("other data begin as they say") {
   CHECK(Contains(outcome.err, "labels begin at 0: 0 is the first class"));
 }
 
+TEST_CASE("a training repeated on other data begins as they do") {
+  const Records records, others;
+  records.Write("train", {1, 2, 3, 4});
+  records.Train("log", kFromOne);
+  others.Write("train", {0, 1, 2, 3});
+  const Outcome outcome =
+      RunResNet50({"train", "--config", records.Log("log") + "/run.json",
+                   "--data", others.data(), "--log-dir", others.Log("log")});
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(Contains(TextOf(others.Log("log") + "/run.json"),
+                 "\"label-offset\": \"0\""));
+}
+
 }  // namespace
 }  // namespace sluice
 #endif

@@ -1,5 +1,5 @@
-// Parameter servers and evaluators of SLUICE_CONFIG and TF_CONFIG, which nobody
-// ends: they do when the training has, or cannot.
+// Parameter servers of SLUICE_CONFIG, which nobody ends: they do when the
+// training has, or cannot.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <memory>
 #include <random>
 #include <string>
@@ -15,7 +14,6 @@
 #include <vector>
 
 #include "dist/net/tls.h"
-#include "io/summaries/event_file.h"
 #include "tests/support/config_jobs.h"
 #include "tests/support/error_text.h"
 #include "tests/support/newest_tensors.h"
@@ -257,83 +255,6 @@ TEST_CASE("who waits for whom at servers is one line, and has a limit") {
   const auto ring = job.Worker(0);
   CHECK(ring->Wait() != 0);
   CHECK(Contains(ring->err(), "only --strategy ps uses"));
-}
-
-// What TensorFlow's evaluator is told: a cluster that it is no part of.
-std::unique_ptr<Process> Evaluator(const Words& flags) {
-  return testing::TrainWithVariables(
-      {R"(TF_CONFIG={"cluster": {"chief": ["h:1"], "worker": ["h:2"]},
-          "task": {"type": "evaluator", "index": 0}})"},
-      flags);
-}
-
-// Results that were printed, by the steps that they are of.
-std::vector<int64_t> StepsOf(const std::string& out) {
-  std::vector<int64_t> steps;
-  const std::string key = "\"steps\":";
-  for (size_t at = 0; (at = out.find(key, at)) != std::string::npos;) {
-    at += key.size();
-    steps.push_back(std::stoll(out.substr(at)));
-  }
-  return steps;
-}
-
-double AccuracyIn(const std::string& line) {
-  const std::string key = "\"test_accuracy\":";
-  const size_t at = line.rfind(key);
-  REQUIRE(at != std::string::npos);
-  return std::stod(line.substr(at + key.size()));
-}
-
-TEST_CASE("an evaluator evaluates what is saved, and ends with the training") {
-  const TemporaryFolder folder;
-  const std::string log = folder / "log";
-  const auto evaluator = Evaluator({"--log-dir", log, "--json"});
-  const auto train = [&](const Words& more) {
-    return testing::RunMnist(testing::OnMnist(
-        "train", Joined({"--log-dir", log, "--epochs", "40", "--json",
-                         "--save-every", "50", "--evaluate-every", "0"},
-                        more)));
-  };
-  // A training that is interrupted has not ended.
-  const Process begun(
-      testing::kMnist,
-      testing::OnMnist(
-          "train", {"--log-dir", log, "--epochs", "40", "--json", "--log-every",
-                    "5", "--save-every", "50", "--evaluate-every", "0"}));
-  REQUIRE(begun.WaitFor("\"step\":120,"));
-  kill(begun.pid(), SIGINT);
-  CHECK(begun.Wait() == 128 + SIGINT);
-  REQUIRE(evaluator->WaitFor("\"event\":\"result\""));
-  const Outcome rest = train({});
-  CAPTURE(rest.err);
-  REQUIRE(rest.code == 0);
-  CHECK(evaluator->Wait() == 0);
-  CAPTURE(evaluator->err());
-  const std::vector<int64_t> steps = StepsOf(evaluator->out());
-  CHECK(steps.size() >= 2);
-  CHECK(std::is_sorted(steps.begin(), steps.end()));
-  CHECK(steps.back() == 400);
-  CHECK(AccuracyIn(evaluator->out()) == AccuracyIn(rest.out));
-  // TensorBoard's, in a folder of their own.
-  CHECK(!std::filesystem::is_empty(log + "/evaluator"));
-  // The same by hand, of one that has ended.
-  const Outcome follow =
-      testing::RunMnist({"eval", "--log-dir", log, "--follow", "--json"});
-  CAPTURE(follow.err);
-  CHECK(follow.code == 0);
-  CHECK(StepsOf(follow.out) == std::vector<int64_t>{400});
-}
-
-TEST_CASE("an evaluator without a folder, or that is told to end, does") {
-  const auto lost = Evaluator({});
-  CHECK(lost->Wait() == 1);
-  CHECK(Contains(lost->err(), "wants its --log-dir"));
-  const TemporaryFolder folder;
-  const auto evaluator = Evaluator({"--log-dir", folder / "none"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));
-  kill(evaluator->pid(), SIGTERM);
-  CHECK(evaluator->Wait() == 128 + SIGTERM);
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "models/train/trainer.h"
 #include "tests/support/error_text.h"
 #include "tests/support/toy_training.h"
+#include "tests/support/worker_threads.h"
 
 namespace sluice {
 namespace {
@@ -248,6 +251,71 @@ TEST_CASE("so many batches of passes of which nobody knows the size") {
   CHECK(result.steps == 3);
   REQUIRE(result.evaluation.has_value());
   CHECK(result.evaluation->examples == 40);
+}
+
+// So many numbered examples, every other of which is short.
+Dataset InBuckets(int64_t examples) {
+  return datasets::FromFunction(
+             examples,
+             [](int64_t i) {
+               return Example{
+                   {"x", Tensor::Full(DType::kFloat32, {3},
+                                      static_cast<double>(i) / 2048)},
+                   {"label", Tensor::Scalar<int64_t>(i % 3)}};
+             })
+      .BucketByLength(
+          [](const Example& e) {
+            return static_cast<int64_t>(e["x"].At(0) * 2048) % 2 == 0 ? 4 : 12;
+          },
+          {8}, {64, 16});
+}
+
+// Batches are of two sizes: 640 / 64 of the short and 640 / 16 of the long.
+TEST_CASE("an epoch of batches by length has all of them") {
+  constexpr int64_t kExamples = 1280;
+  for (const int workers : {1, 2}) {
+    CAPTURE(workers);
+    std::mutex mutex;
+    std::map<int64_t, int> seen;
+    testing::Task task{.spec =
+                           [](int) {
+                             TrainerSpec spec = testing::PlainSpec();
+                             spec.optimizer = Spec(1, false).optimizer;
+                             spec.input = [](const RunContext&) {
+                               return InBuckets(kExamples);
+                             };
+                             return spec;
+                           },
+                       .run = ToyRun(1)};
+    task.after_step = [&](int, TrainingRun& run) {
+      const std::lock_guard lock(mutex);
+      for (int64_t i = 0; i < RowsOf(run.batch()); ++i) {
+        ++seen[static_cast<int64_t>(run.batch()["x"].At(3 * i) * 2048)];
+      }
+    };
+    for (const testing::Trained& each : testing::TrainWith(workers, task)) {
+      REQUIRE(each.error == "");
+      CHECK(each.result.steps == 50);
+      REQUIRE(each.result.evaluation.has_value());
+      CHECK(each.result.evaluation->examples == kExamples);
+    }
+    CHECK(seen.size() == kExamples);
+    for (const auto& [example, times] : seen) {
+      CAPTURE(example);
+      CHECK(times == 1);
+    }
+  }
+  TrainerSpec spec = testing::PlainSpec();
+  spec.input = [](const RunContext&) { return InBuckets(kExamples); };
+  CHECK(Contains(ErrorOf([&] { Trainer(spec, ToyRun(0.5), {}).Train(); }),
+                 "how many batches BucketByLength makes"));
+  CHECK(InBuckets(0).examples_per_epoch() == 0);
+  CHECK(datasets::FromFunction(9,
+                               [](int64_t i) {
+                                 return Example{{"x", Tensor::Scalar(i)}};
+                               })
+            .PaddedBatch(4)
+            .examples_per_epoch() == 9);
 }
 
 TEST_CASE("a rate is searched for over several epochs") {

@@ -339,6 +339,12 @@ TEST_CASE("restart sets the earlier training aside") {
   for (const char* name : {"run.json", "step.graph", "scalars.csv"}) {
     beside[name] = files.Read(JoinPath(folder / "log", name)).ValueOrThrow();
   }
+  const std::string events = "evaluator/events.out.tfevents.1";
+  beside[events] = "an evaluator's";
+  REQUIRE(files.MakeDirectories(folder / "log/evaluator").ok());
+  REQUIRE(
+      files.WriteAtomically(JoinPath(folder / "log", events), beside[events])
+          .ok());
   REQUIRE(files.WriteAtomically(folder / "log/notes.txt", "mine").ok());
   REQUIRE(files.MakeDirectories(folder / "log/train").ok());
   REQUIRE(files.WriteAtomically(folder / "log/train/picture.png", "mine").ok());
@@ -355,6 +361,7 @@ TEST_CASE("restart sets the earlier training aside") {
         text);
   }
   CHECK_FALSE(*files.Exists(folder / "log/run.json"));
+  CHECK_FALSE(*files.Exists(JoinPath(folder / "log", events)));
   CHECK(*files.Exists(folder / "log/notes.txt"));
   CHECK(*files.Exists(folder / "log/train/picture.png"));
   if (*files.Exists(folder / "log/eval")) {  // with event files

@@ -5,6 +5,7 @@
 
 #include <deque>
 
+#include "tests/support/answering_client.h"
 #include "tests/support/error_text.h"
 #include "tests/support/slept_clock.h"
 
@@ -226,6 +227,31 @@ TEST_CASE("retry: the server's clock is used where it refuses this one") {
   g.client.answers = {Answer(403, Xml("AccessDenied"), date)};
   CHECK(g.Send()->status == 403);
   CHECK(g.client.sent == 1);
+}
+
+// Of a HEAD, whose answers name no code.
+TEST_CASE("retry: the clock may have been set since a request was made") {
+  constexpr std::time_t kServer = 784111777;
+  testing::AnsweringClient client;
+  SleptClock clock;
+  Retrier retrier(client, clock, {});
+  std::vector<std::time_t> times;
+  const auto send = [&] {
+    return retrier.Send("cannot try",
+                        [&](std::time_t now) -> Result<HttpRequest> {
+                          times.push_back(now);
+                          return HttpRequest{.url = "http://host/"};
+                        });
+  };
+  client.answer = [&](const HttpRequest&) -> Result<HttpResponse> {
+    if (times.back() == kServer) return Answer(200);
+    if (times.size() == 1) {  // another, from begin to end
+      CHECK(send()->status == 200);
+    }
+    return Answer(403, "", {{"date", "Sun, 06 Nov 1994 08:49:37 GMT"}});
+  };
+  CHECK(send()->status == 200);
+  CHECK(times.size() == 4);
 }
 #endif
 
