@@ -59,9 +59,10 @@ std::string OpsPage();
 
 // Says what this machine has and what this build uses of it.
 void Doctor(bool json);
-// Says what each process of a launcher's job is, how fast they exchange, and
-// what trainings by them would suffer from. That they have met says that their
-// addresses, ports and certificates are right. By rank 0; the others wait.
+// Says what each process of a launcher's job is, parameter servers too, how
+// fast they exchange, and what trainings by them would suffer from. That they
+// have met says that their addresses, ports and certificates are right. By rank
+// 0; the others wait, and servers serve until they are told to end.
 void DoctorOfCluster(bool json);
 
 // Adds `sluice worker`.

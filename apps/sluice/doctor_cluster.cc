@@ -1,109 +1,33 @@
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <cmath>
-#include <cstdlib>
+#include <cstddef>
 #include <ctime>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "apps/sluice/cluster_facts.h"
+#include "apps/sluice/cluster_servers.h"
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
 #include "apps/sluice/median.h"
 #include "apps/sluice/pairs.h"
+#include "apps/sluice/seconds_of.h"
 #include "dist/collective/group.h"
 #include "dist/launch_info.h"
 #include "dist/net/tls.h"
-#include "engine/cpu_features.h"
-#include "engine/machine_memory.h"
+#include "dist/servers/server.h"
 #include "engine/status.h"
-#include "engine/text/json_object.h"
-#include "kernels/cpu/simd/simd.h"
+#include "engine/text/json.h"
 #include "models/train/workers/workers.h"
 
 namespace sluice::tool {
 namespace {
-
-// Whoever has made a certificate wants to know by then. What sluicerun makes
-// for a job is good for longer than that lasts.
-constexpr int64_t kSoon = 7;  // days
-
-// Clocks that differ by more make certificates and leases of stores invalid too
-// early, or too late.
-constexpr int64_t kMostSkew = 30;  // seconds
-
-std::string HostName() {
-  std::array<char, 256> name = {};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
-// What a rank says of itself. `tls` is null where it has no certificate;
-// `ahead`: by how many seconds its clock is ahead of rank 0's.
-Json Facts(const dist::Group& group, const dist::Tls* tls, int64_t ahead) {
-  const MachineMemory memory = ReadMachineMemory();
-  Json facts = {{"rank", group.rank()},
-                {"host", HostName()},
-                {"version", SLUICE_VERSION},
-                {"cores", Cpu().cores},
-                {"isa", Simd().isa},
-                {"available_bytes", memory.available},
-                {"neighbours_by_memory", group.shared_links()},
-                {"certified", tls != nullptr},
-                {"clock_ahead_seconds", ahead}};
-  if (tls != nullptr) {
-    facts["certificate"] = dist::UriOf(tls->identity());
-    facts["certificate_expires"] =
-        std::chrono::system_clock::to_time_t(tls->expires());
-  }
-  return facts;
-}
-
-// The same, as the others read it.
-struct RankFacts {
-  std::string text;
-  int64_t rank = 0, cores = 0, neighbours_by_memory = 0, clock_ahead = 0;
-  std::string host, version, isa;
-  double available_bytes = 0;
-  // Of its certificate, if it has one; seconds since 1970.
-  std::optional<dist::Identity> identity;
-  int64_t expires = 0;
-};
-RankFacts ReadFacts(const std::string& text) {
-  const JsonObject json = JsonObject::Parse(text).ValueOrThrow();
-  RankFacts facts = {.text = text};
-  facts.rank = json.Int("rank").ValueOrThrow();
-  facts.cores = json.Int("cores").ValueOrThrow();
-  facts.neighbours_by_memory = json.Int("neighbours_by_memory").ValueOrThrow();
-  facts.clock_ahead = json.Int("clock_ahead_seconds").ValueOrThrow();
-  facts.host = json.String("host").ValueOrThrow();
-  facts.version = json.String("version").ValueOrThrow();
-  facts.isa = json.String("isa").ValueOrThrow();
-  facts.available_bytes = json.Double("available_bytes").ValueOrThrow();
-  if (json.Bool("certified").ValueOrThrow()) {
-    facts.identity =
-        dist::ParseIdentity(json.String("certificate").ValueOrThrow())
-            .ValueOrThrow();
-    facts.expires = json.Int("certificate_expires").ValueOrThrow();
-  }
-  return facts;
-}
-
-int64_t DaysLeft(const RankFacts& rank) {
-  constexpr double kDay = 24 * 3600;
-  return std::lround(static_cast<double>(rank.expires - std::time(nullptr)) /
-                     kDay);
-}
 
 struct Measured {
   int64_t bytes = 0;
@@ -112,16 +36,14 @@ struct Measured {
 
 // Of an all-reduce, as a training's: all connections carry at once.
 Measured Measure(dist::Group& group, int64_t bytes, int times) {
-  using Clock = std::chrono::steady_clock;
   Tensor tensor =
       Tensor::Full(DType::kFloat32, {bytes / int64_t{sizeof(float)}}, 0);
   std::vector<double> seconds;
   for (int i = 0; i < times; ++i) {
     ThrowIfError(group.Barrier("measure"));
-    const auto begin = Clock::now();
-    ThrowIfError(group.AllReduce("measured", &tensor, Reduction::kSum));
-    seconds.push_back(
-        std::chrono::duration<double>(Clock::now() - begin).count());
+    seconds.push_back(SecondsOf([&] {
+      ThrowIfError(group.AllReduce("measured", &tensor, Reduction::kSum));
+    }));
   }
   return {bytes, Median(std::move(seconds))};
 }
@@ -141,7 +63,6 @@ struct OfPair {
 // A message there and one back at once, as a ring of two sends them; then each
 // way by itself, until who sends has heard that all of it has come.
 OfPair MeasurePair(dist::Group& pair) {
-  using Clock = std::chrono::steady_clock;
   constexpr int64_t kSmall = 8, kLarge = 4 << 20;
   OfPair measured;
   measured.latency = Measure(pair, kSmall, 201).seconds / 2;
@@ -150,11 +71,10 @@ OfPair MeasurePair(dist::Group& pair) {
     std::vector<double> seconds;
     for (int i = 0; i < 4; ++i) {
       ThrowIfError(pair.Barrier("measure"));
-      const auto begin = Clock::now();
-      ThrowIfError(pair.Broadcast("measured", data.data(), kLarge, root));
-      ThrowIfError(pair.Barrier("received"));
-      seconds.push_back(
-          std::chrono::duration<double>(Clock::now() - begin).count());
+      seconds.push_back(SecondsOf([&] {
+        ThrowIfError(pair.Broadcast("measured", data.data(), kLarge, root));
+        ThrowIfError(pair.Barrier("received"));
+      }));
     }
     if (root != pair.rank()) continue;
     seconds.erase(seconds.begin());  // until windows are open
@@ -163,11 +83,12 @@ OfPair MeasurePair(dist::Group& pair) {
   return measured;
 }
 
-// All pairs, one after another: two at a time might share a wire or a core, and
-// either would look slow.
+// All pairs of ranks, one after another: two at a time might share a wire or a
+// core, and either would look slow.
 std::vector<PairRow> MeasurePairs(dist::Group& group, const Workers& workers,
-                                  const std::vector<RankFacts>& ranks) {
+                                  const std::vector<ProcessFacts>& ranks) {
   std::vector<PairRow> rows;
+  if (!workers.several()) return rows;
   int number = 0;
   for (const std::vector<Pair>& round : Rounds(group.size())) {
     const auto mine =
@@ -198,42 +119,65 @@ std::vector<PairRow> MeasurePairs(dist::Group& group, const Workers& workers,
   return rows;
 }
 
-std::string Described(const PairRow& row, const std::vector<RankFacts>& ranks) {
-  const auto [a, b] = row.pair;
-  return fmt::format(
-      "ranks {} ({}) and {} ({}) are much slower than others {}: {:.1f} us, "
-      "{:.2f} and {:.2f} GB/s",
-      a, ranks[static_cast<size_t>(a)].host, b,
-      ranks[static_cast<size_t>(b)].host,
-      row.one_host ? "on one host" : "on two hosts", row.latency * 1e6,
-      row.there / 1e9, row.back / 1e9);
+// Of all-reduces; one process has none.
+std::vector<Measured> MeasureAllReduces(dist::Group& group) {
+  std::vector<Measured> rows;
+  if (group.size() == 1) return rows;
+  (void)Measure(group, 1 << 20, 5);  // until windows are open
+  for (const auto& [bytes, times] :
+       {std::pair(8, 1001), std::pair(1 << 20, 51), std::pair(64 << 20, 11)}) {
+    rows.push_back(Measure(group, bytes, times));
+  }
+  return rows;
 }
 
-// What training with these ranks would suffer from. That they are of one
-// version is seen to where they meet.
-std::vector<std::string> Warnings(const std::vector<RankFacts>& ranks) {
-  std::set<std::string> sets;
-  std::vector<std::string> warnings;
-  for (const RankFacts& rank : ranks) {
-    sets.insert(rank.isa);
-    if (rank.identity && DaysLeft(rank) < kSoon) {
-      warnings.push_back(
-          fmt::format("the certificate of rank {} expires in {} days",
-                      rank.rank, DaysLeft(rank)));
-    }
-    const int64_t ahead = rank.clock_ahead;
-    if (std::abs(ahead) <= kMostSkew) continue;
-    warnings.push_back(fmt::format("the clock of rank {} is {} s {} rank 0's",
-                                   rank.rank, std::abs(ahead),
-                                   ahead > 0 ? "ahead of" : "behind"));
+// Whether all ranks reach all servers. Of rank 0, which says who does not,
+// throws Error.
+bool AllReach(const Workers& workers, const Status& mine) {
+  const std::vector<std::string> troubles =
+      workers.Gather("servers", mine.ok() ? "" : mine.message());
+  std::vector<std::string> lines;
+  for (size_t rank = 0; rank < troubles.size(); ++rank) {
+    if (troubles[rank].empty()) continue;
+    lines.push_back(fmt::format("rank {}: {}", rank, troubles[rank]));
   }
-  if (sets.size() > 1) {
-    warnings.push_back(fmt::format(
-        "different instruction sets, whose last bits differ: {}; SLUICE_ISA "
-        "restrains all to one",
-        fmt::join(sets, ", ")));
+  if (lines.empty() || !workers.leads()) return lines.empty();
+  throw Error(Code::kUnavailable,
+              fmt::format("not all ranks reach all parameter servers: {}",
+                          fmt::join(lines, "; ")));
+}
+
+// All that was found.
+struct Found {
+  std::vector<ProcessFacts> processes;  // the ranks, then the servers
+  std::vector<Measured> all_reduces;
+  std::vector<PairRow> pairs;
+
+  const ProcessFacts& A(const PairRow& row) const {
+    return processes[static_cast<size_t>(row.pair.a)];
   }
-  return warnings;
+  const ProcessFacts& B(const PairRow& row) const {
+    return processes[static_cast<size_t>(row.pair.b)];
+  }
+  int ranks() const {
+    return static_cast<int>(
+        std::count_if(processes.begin(), processes.end(),
+                      [](const ProcessFacts& one) { return !one.serves(); }));
+  }
+};
+
+std::vector<std::string> SlowOnes(const Found& found) {
+  std::vector<std::string> lines;
+  for (const PairRow& row : SlowPairs(found.pairs)) {
+    const ProcessFacts &a = found.A(row), &b = found.B(row);
+    lines.push_back(fmt::format(
+        "{} ({}) and {} ({}) are much slower than others {}: {:.1f} us, "
+        "{:.2f} and {:.2f} GB/s",
+        a.Name(), a.host, b.Name(), b.host,
+        row.one_host ? "on one host" : "on two hosts", row.latency * 1e6,
+        row.there / 1e9, row.back / 1e9));
+  }
+  return lines;
 }
 
 std::string Size(int64_t bytes) {
@@ -241,25 +185,21 @@ std::string Size(int64_t bytes) {
   return fmt::format("{} MiB", bytes >> 20);
 }
 
-std::string Certificate(const RankFacts& rank) {
-  if (!rank.identity) return "no certificate";
-  return fmt::format("certificate of {} of job {} until {:%Y-%m-%d %H:%M} UTC",
-                     rank.identity->Name(), rank.identity->job,
-                     fmt::gmtime(static_cast<std::time_t>(rank.expires)));
-}
-
-void Print(const std::vector<RankFacts>& ranks,
-           const std::vector<Measured>& rows) {
-  for (const RankFacts& rank : ranks) {
+void PrintText(const Found& found) {
+  const int size = found.ranks();
+  for (const ProcessFacts& process : found.processes) {
+    const std::string neighbours =
+        process.serves() || size == 1
+            ? ""
+            : fmt::format("{} of 2 neighbours by shared memory, ",
+                          process.neighbours_by_memory);
     fmt::print(
-        "rank {:<4} {}: Sluice {}, {} cores with {}, {:.1f} GiB available, "
-        "{} of 2 neighbours by shared memory, {}\n",
-        rank.rank, rank.host, rank.version, rank.cores, rank.isa,
-        rank.available_bytes / (1 << 30), rank.neighbours_by_memory,
-        Certificate(rank));
+        "{:<9} {}: Sluice {}, {} cores with {}, {:.1f} GiB available, {}{}\n",
+        process.Name(), process.host, process.version, process.cores,
+        process.isa, process.available_bytes / (1 << 30), neighbours,
+        Certificate(process));
   }
-  const int size = static_cast<int>(ranks.size());
-  for (const Measured& row : rows) {
+  for (const Measured& row : found.all_reduces) {
     fmt::print("all-reduce of {:<9} {:10.1f} us", Size(row.bytes),
                row.seconds * 1e6);
     if (row.bytes >= 1 << 20) {
@@ -267,82 +207,86 @@ void Print(const std::vector<RankFacts>& ranks,
     }
     fmt::print("\n");
   }
-}
-
-void Print(const std::vector<PairRow>& pairs) {
   fmt::print("{:>9} {:>13} {:>11} {:>11}\n", "ranks", "one way, us",
              "there, GB/s", "back, GB/s");
-  for (const PairRow& row : pairs) {
-    fmt::print("{:>4} {:>4} {:>13.1f} {:>11.2f} {:>11.2f}\n", row.pair.a,
-               row.pair.b, row.latency * 1e6, row.there / 1e9, row.back / 1e9);
+  for (const PairRow& row : found.pairs) {
+    const std::string other =
+        row.served ? found.B(row).Name() : std::to_string(row.pair.b);
+    fmt::print("{:>4} {:>4} {:>13.1f} {:>11.2f} {:>11.2f}\n", row.pair.a, other,
+               row.latency * 1e6, row.there / 1e9, row.back / 1e9);
   }
+  for (const auto& lines : {Warnings(found.processes), SlowOnes(found)}) {
+    for (const std::string& line : lines) fmt::print("warning: {}\n", line);
+  }
+}
+
+void PrintObjects(const Found& found) {
+  for (const ProcessFacts& process : found.processes) {
+    fmt::print("{}\n", process.text);
+  }
+  for (const Measured& row : found.all_reduces) {
+    PrintJson({{"bytes", row.bytes},
+               {"seconds", row.seconds},
+               {"bytes_per_second", BytesPerSecond(row, found.ranks())}});
+  }
+  for (const PairRow& row : found.pairs) {
+    Json pair = Json::Array({row.pair.a});
+    pair.Add(row.served ? Json(found.B(row).Name()) : Json(row.pair.b));
+    PrintJson({{"pair", pair},
+               {"one_host", row.one_host},
+               {"latency_seconds", row.latency},
+               {"bytes_per_second_there", row.there},
+               {"bytes_per_second_back", row.back}});
+  }
+  PrintJson({{"warnings", Warnings(found.processes)},
+             {"slow_pairs", SlowOnes(found)}});
 }
 
 }  // namespace
 
 void DoctorOfCluster(bool json) {
-  std::optional<dist::LaunchInfo> info = dist::ReadLaunchInfo().ValueOrThrow();
-  if (!info || info->size < 2) {
+  const std::optional<dist::LaunchInfo> info =
+      dist::ReadLaunchInfo().ValueOrThrow();
+  if (info && info->server >= 0) return ServeDoctor(*info);
+  if (!info || (info->size < 2 && info->servers.empty())) {
     throw Error(Code::kFailedPrecondition,
                 "--cluster looks at several processes: sluicerun -H a,b sluice "
                 "doctor --cluster");
   }
-  std::shared_ptr<const dist::Tls> tls;
-  if (info->credentials) {
-    tls = dist::Tls::Create(*info->credentials).ValueOrThrow();
-  }
+  const std::shared_ptr<const dist::Tls> tls = TlsOf(*info);
   dist::GroupOptions options;
   options.note = [](std::string_view line) {
     fmt::print(stderr, "sluice: {}\n", line);
   };
-  const auto group =
-      dist::Group::Join(*std::move(info), options).ValueOrThrow();
+  const auto group = dist::Group::Join(*info, options).ValueOrThrow();
   const Workers workers(group.get());
 
   const auto clocks = workers.GatherEach("clocks", int64_t{std::time(nullptr)});
   const int64_t ahead = clocks[static_cast<size_t>(group->rank())] - clocks[0];
-  std::vector<RankFacts> ranks;
-  for (const std::string& text :
-       workers.Gather("facts", Facts(*group, tls.get(), ahead).LenientText())) {
-    ranks.push_back(ReadFacts(text));
+  Json own = OwnFacts({{"rank", group->rank()}}, tls.get(), ahead);
+  own["neighbours_by_memory"] = group->shared_links();
+  Found found;
+  for (const std::string& text : workers.Gather("facts", own.LenientText())) {
+    found.processes.push_back(ReadFacts(text));
   }
-  (void)Measure(*group, 1 << 20, 5);  // until windows are open
-  std::vector<Measured> rows;
-  for (const auto& [bytes, times] :
-       {std::pair(8, 1001), std::pair(1 << 20, 51), std::pair(64 << 20, 11)}) {
-    rows.push_back(Measure(*group, bytes, times));
+  const Result<Servers> servers = ReachServers(*info, ahead);
+  if (!AllReach(workers, servers.status())) return;
+  for (const ProcessFacts& server : servers->facts) {
+    found.processes.push_back(server);
   }
-  const std::vector<PairRow> pairs = MeasurePairs(*group, workers, ranks);
-  if (!workers.leads()) {
-    workers.Barrier("printed");
-    return;
+
+  found.all_reduces = MeasureAllReduces(*group);
+  found.pairs = MeasurePairs(*group, workers, found.processes);
+  for (const PairRow& row :
+       MeasureServers(workers, *servers, found.processes)) {
+    found.pairs.push_back(row);
   }
-  std::vector<std::string> slow;
-  for (const PairRow& row : SlowPairs(pairs)) {
-    slow.push_back(Described(row, ranks));
-  }
-  const std::vector<std::string> warnings = Warnings(ranks);
-  if (json) {
-    for (const RankFacts& rank : ranks) fmt::print("{}\n", rank.text);
-    for (const Measured& row : rows) {
-      PrintJson({{"bytes", row.bytes},
-                 {"seconds", row.seconds},
-                 {"bytes_per_second",
-                  BytesPerSecond(row, static_cast<int>(ranks.size()))}});
-    }
-    for (const PairRow& row : pairs) {
-      PrintJson({{"pair", std::vector<int>{row.pair.a, row.pair.b}},
-                 {"one_host", row.one_host},
-                 {"latency_seconds", row.latency},
-                 {"bytes_per_second_there", row.there},
-                 {"bytes_per_second_back", row.back}});
-    }
-    PrintJson({{"warnings", warnings}, {"slow_pairs", slow}});
-  } else {
-    Print(ranks, rows);
-    Print(pairs);
-    for (const auto& lines : {warnings, slow}) {
-      for (const std::string& line : lines) fmt::print("warning: {}\n", line);
+  if (workers.leads()) {
+    json ? PrintObjects(found) : PrintText(found);
+    // Before others go: servers would miss them.
+    if (info->ends_servers) {
+      dist::EndServers(*servers->job.cluster,
+                       static_cast<int>(servers->facts.size()));
     }
   }
   workers.Barrier("printed");

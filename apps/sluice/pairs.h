@@ -1,9 +1,11 @@
-// Pairs of ranks: who measures with whom when, and which of them are slow.
+// Pairs of ranks, and of ranks with parameter servers: who measures with whom
+// when, and which of them are slow.
 #ifndef SLUICE_APPS_SLUICE_PAIRS_H_
 #define SLUICE_APPS_SLUICE_PAIRS_H_
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -36,26 +38,29 @@ inline std::vector<std::vector<Pair>> Rounds(int ranks) {
   return rounds;
 }
 
-// What two ranks have measured.
+// What two have measured. Servers have numbers behind those of the ranks.
 struct PairRow {
   Pair pair;
   bool one_host = false;
   double latency = 0;          // seconds, one way
   double there = 0, back = 0;  // bytes per second from a to b, and from b to a
+  bool served = false;         // b is a server, which is reached otherwise
 
   double slower() const { return std::min(there, back); }
 };
 
-// Much slower than others of their kind, within a host or between hosts: less
-// than a third of the median rate, or more than three times the median latency
-// and 50 us. Of fewer than three of a kind none is.
+// Much slower than others of their kind, within a host or between hosts, of two
+// ranks or with a server: less than a third of the median rate, or more than
+// three times the median latency and 50 us. Of fewer than three of a kind none
+// is.
 inline std::vector<PairRow> SlowPairs(const std::vector<PairRow>& rows) {
   constexpr double kTimes = 3, kBeyond = 50e-6;
+  std::map<std::pair<bool, bool>, std::vector<PairRow>> kinds;
+  for (const PairRow& row : rows) {
+    kinds[{row.served, !row.one_host}].push_back(row);
+  }
   std::vector<PairRow> slow;
-  for (const bool one_host : {true, false}) {
-    std::vector<PairRow> kind;
-    std::copy_if(rows.begin(), rows.end(), std::back_inserter(kind),
-                 [&](const PairRow& row) { return row.one_host == one_host; });
+  for (const auto& [which, kind] : kinds) {
     if (kind.size() < 3) continue;
     std::vector<double> rates, latencies;
     for (const PairRow& row : kind) {

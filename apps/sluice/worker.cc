@@ -1,6 +1,5 @@
 // `sluice worker`: a process whose devices masters use (dist/cluster/worker.h).
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -18,6 +17,7 @@
 #include "engine/device.h"
 #include "engine/status.h"
 #include "engine/threads.h"
+#include "models/cli/ending_signals.h"
 
 namespace sluice::tool {
 namespace {
@@ -77,6 +77,7 @@ dist::WorkerOptions OptionsOf(const WorkerFlags& flags) {
   options.task.note = [](std::string_view line) {
     fmt::print(stderr, "sluice worker: {}\n", line);
   };
+  options.task.stalled = options.task.note;
   if (!flags.certificates.empty()) {
     const DeviceName own =
         ParseDeviceName(flags.name + "/cpu:0").ValueOrThrow();
@@ -91,19 +92,14 @@ dist::WorkerOptions OptionsOf(const WorkerFlags& flags) {
 }
 
 void Serve(const WorkerFlags& flags) {
-  // Waited for here alone: threads have the mask of who starts them.
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    sigaddset(&signals, signal);
-  }
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  HoldEndingSignals();
   if (flags.threads > 0) ComputeThreads().Resize(flags.threads);
   const dist::WorkerOptions options = OptionsOf(flags);
   const auto worker = dist::Worker::Start(options).ValueOrThrow();
   fmt::print("{} listens at {}\n", flags.name,
              dist::HostAndPort(options.host, worker->port()));
   std::fflush(stdout);
+  const sigset_t signals = EndingSignals();
   int signal = 0;
   sigwait(&signals, &signal);
 }

@@ -49,17 +49,25 @@ class MastersCluster final : public Cluster {
 
   Result<std::string> Ask(const std::string& name,
                           const std::string& text) override {
-    SLUICE_RETURN_IF_ERROR(task_->Lost(name));
-    SLUICE_ASSIGN_OR_RETURN(const Task::LinkPtr link,
-                            Reach(name, options_.connect_timeout));
-    const Json head = {{"call", "ask"}, {"text", text}};
     SLUICE_ASSIGN_OR_RETURN(const Message said,
-                            task_->Call(link, {head.Text(), {}}));
+                            Call(name, {{"call", "ask"}, {"text", text}}));
     SLUICE_ASSIGN_OR_RETURN(const JsonObject answer,
                             JsonObject::Parse(said.head));
     return answer.String("text");
   }
 
+  Status BeginTrace(const std::string& name) override {
+    return Call(name, {{"call", "begin trace"}}).status();
+  }
+
+  Result<std::string> EndTrace(const std::string& name) override {
+    SLUICE_ASSIGN_OR_RETURN(const Message said,
+                            Call(name, {{"call", "end trace"}}));
+    return std::string(reinterpret_cast<const char*>(said.body.data()),
+                       said.body.size());
+  }
+
+  double seconds() const override { return task_->rendezvous()->seconds(); }
   Status Lost() override { return task_->Lost(); }
 
   Status Renew(const std::string& name) override {
@@ -72,6 +80,14 @@ class MastersCluster final : public Cluster {
   }
 
  private:
+  // Of a task that was not there and gone.
+  Result<Message> Call(const std::string& name, const Json& head) {
+    SLUICE_RETURN_IF_ERROR(task_->Lost(name));
+    SLUICE_ASSIGN_OR_RETURN(const Task::LinkPtr link,
+                            Reach(name, options_.connect_timeout));
+    return task_->Call(link, {head.Text(), {}});
+  }
+
   Result<Task::LinkPtr> Reach(const std::string& name,
                               std::chrono::milliseconds patience) {
     const auto task =

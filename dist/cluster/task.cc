@@ -51,7 +51,7 @@ Task::Task(TaskOptions options, std::shared_ptr<const Tls> tls,
           [this](const RunKey& run, const Status& status) {
             if (service_ != nullptr) service_->Aborted(run, status);
           },
-          options_.name)) {}
+          options_.name, StallNotes{options_.stall_note, options_.stalled})) {}
 
 Task::~Task() {
   Stop();
@@ -66,11 +66,19 @@ void Task::Stop() {
   }
   half_came_.NotifyAll();
   if (admits_.joinable()) admits_.join();
-  // Their owners' last calls, then none.
-  for (const LinkPtr& link : links) {
-    link->End(Cancelled(options_.name + " has ended"));
-    link->Stop();
+  // All of them first, and all who wait for answers are told here: a link that
+  // is stopped tells nobody, and its thread may wait for another's answer.
+  const Status ended = Cancelled(options_.name + " has ended");
+  for (const LinkPtr& link : links) link->End(ended);
+  {
+    MutexLock lock(mutex_);
+    for (auto& [number, call] : calls_) {
+      if (!call.answer) call.answer.emplace(ended);
+    }
   }
+  answered_.NotifyAll();
+  // Their owners' last calls, then none.
+  for (const LinkPtr& link : links) link->Stop();
 }
 
 Task::LinkPtr Task::PointerTo(const Link& link) const {
@@ -303,6 +311,10 @@ void Task::Ended(Link& link, const Status& why) {
   if (service_ != nullptr) service_->Gone(ended);
   MutexLock lock(mutex_);
   ended_.push_back(ended);
+}
+
+void Task::Beat(Link&) {
+  rendezvous_->Look(std::chrono::steady_clock::now());
 }
 
 Status Task::Lost() const {

@@ -90,6 +90,7 @@ class Task final : public Link::Owner {
 
   Status Take(Link& link, const Frame& frame) override;
   void Ended(Link& link, const Status& why) override;
+  void Beat(Link& link) override;
 
  private:
   struct Waiting {  // for an answer

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "dist/net/local.h"
 #include "engine/caught.h"
 #include "engine/device.h"
+#include "engine/runtime/trace.h"
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
 #include "graph/session/part_session.h"
@@ -27,7 +29,8 @@ constexpr int64_t kMostRuns = 64;  // at a time, of one session
 }  // namespace
 
 // What masters ask for (the calls' names are in `Called`): open a session,
-// connect to and reach other tasks, register and drop steps, variables.
+// connect to and reach other tasks, register and drop steps, variables, a trace
+// of what all of them have run here.
 class Worker::Impl final : public Task::Service {
  public:
   // `devices`, in the container, are kept for their variables.
@@ -67,6 +70,8 @@ class Worker::Impl final : public Task::Service {
       if (call == "reach") return Reach(from, head);
       if (call == "ask") return Ask(head);
       if (call == "end earlier") return EndEarlier(*from);
+      if (call == "begin trace") return BeginTrace(*from);
+      if (call == "end trace") return EndTrace(*from);
       SLUICE_ASSIGN_OR_RETURN(const uint64_t number, head.Unsigned("session"));
       if (call == "close") return Close(from, number);
       SLUICE_ASSIGN_OR_RETURN(const SessionPtr session, Find(from, number));
@@ -112,6 +117,7 @@ class Worker::Impl final : public Task::Service {
   }
 
   void Gone(const Task::LinkPtr& link) override {
+    DropTrace(*link);
     EndSessions(
         [&](const auto& entry) { return entry.second.master == link.get(); });
     // It may have come anew before it was seen to be gone.
@@ -186,6 +192,7 @@ class Worker::Impl final : public Task::Service {
       return ResourceExhausted("too many sessions");
     }
     answer["session"] = ++last_session_;
+    if (tracer_ != nullptr) session->SetObserver(&trace_);
     sessions_[last_session_] = {from.get(), from->peer(), std::move(session)};
     return Message{answer.Text(), {}};
   }
@@ -233,6 +240,47 @@ class Worker::Impl final : public Task::Service {
     MutexLock lock(mutex_);
     while (ending_.contains(from.peer())) ended_.Wait(mutex_);
     return Message{"{}", {}};
+  }
+
+  Result<Message> BeginTrace(const Link& from) {
+    MutexLock lock(mutex_);
+    trace_.Clear();
+    TraceFor(&from);
+    return Message{"{}", {}};
+  }
+
+  Result<Message> EndTrace(const Link& from) {
+    {
+      MutexLock lock(mutex_);
+      if (tracer_ != &from) {
+        return FailedPrecondition(
+            fmt::format("nothing is noted for {}", from.peer()));
+      }
+      TraceFor(nullptr);
+    }
+    // Steps begin meanwhile, since it may be long. What is still under way, or
+    // who begins a trace, may change it.
+    const std::string text = trace_.ToJson();
+    {
+      MutexLock lock(mutex_);
+      if (tracer_ == nullptr) trace_.Clear();
+    }
+    const auto bytes = std::as_bytes(std::span(text));
+    return Message{"{}", {bytes.begin(), bytes.end()}};
+  }
+
+  void DropTrace(const Link& from) {
+    MutexLock lock(mutex_);
+    if (tracer_ != &from) return;
+    TraceFor(nullptr);
+    trace_.Clear();
+  }
+
+  void TraceFor(const Link* tracer) REQUIRES(mutex_) {
+    tracer_ = tracer;
+    for (const auto& [number, open] : sessions_) {
+      open.session->SetObserver(tracer == nullptr ? nullptr : &trace_);
+    }
   }
 
   Result<Message> Connect(const JsonObject& head) {
@@ -331,7 +379,9 @@ class Worker::Impl final : public Task::Service {
   const std::function<void(const std::string&, const Status&)> seen_;
   const std::vector<std::unique_ptr<Device>> kept_;
   std::vector<std::string> devices_;
+  ChromeTrace trace_;  // of all sessions, which it outlives
   Mutex mutex_;
+  const Link* tracer_ GUARDED_BY(mutex_) = nullptr;  // for whom there is one
   uint64_t last_session_ GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, Opened> sessions_ GUARDED_BY(mutex_);
   CondVar ended_;

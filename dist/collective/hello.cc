@@ -244,6 +244,10 @@ Result<Guest> Door::Admit(Deadline deadline, std::span<const pollfd> also) {
         continue;
       }
       if (hello->version != own_.version) {
+        if (own_.lane == Lane::kTask) {  // without ranks
+          return FailedPrecondition(fmt::format("it is Sluice {}, this is {}",
+                                                hello->version, own_.version));
+        }
         return FailedPrecondition(
             fmt::format("rank {} is Sluice {}, rank {} is {}", hello->rank,
                         hello->version, own_.rank, own_.version));

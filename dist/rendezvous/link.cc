@@ -8,12 +8,13 @@
 #include <array>
 #include <utility>
 
+#include "dist/net/address.h"
 #include "dist/net/exchange.h"
 
 namespace sluice::dist {
 namespace {
 
-constexpr std::chrono::milliseconds kPing(250);
+constexpr std::chrono::milliseconds kPing(250);  // and between two beats
 // What the sending thread copies before it leaves the rest to the link's: about
 // 1 MiB, and others may come in between.
 constexpr int kAtOnce = 16;
@@ -23,12 +24,19 @@ constexpr int kAtOnce = 16;
 constexpr std::array<size_t, 3> kMostWaiting = {
     size_t{16} << 20, size_t{64} << 20, size_t{64} << 20};
 
+std::string FarHostOf(const Socket& socket) {
+  const Result<Address> peer = PeerAddressOf(socket.descriptor());
+  const bool far = peer.ok() && peer->is_internet() && !IsLoopback(*peer);
+  return far ? HostOf(*peer) : "";
+}
+
 }  // namespace
 
 Link::Link(WirePair wires, std::string peer,
            std::chrono::milliseconds peer_timeout, Owner& owner)
     : wires_(std::move(wires)),
       peer_(std::move(peer)),
+      host_(FarHostOf(wires_.to.data)),
       peer_timeout_(peer_timeout),
       owner_(owner),
       out_lane_{wires_.to.ring.get(), &wires_.to.data},
@@ -266,21 +274,37 @@ void Link::Pump() {
 }
 
 void Link::Write() {
+  Deadline beat = After(kPing);
   while (true) {
+    bool blocked = false;
     {
       MutexLock lock(mutex_);
-      while (broken_.ok() && !blocked_) {
-        const Deadline ping = quiet_since_ + kPing;
-        if (changed_.WaitUntil(mutex_, ping) || blocked_) continue;
-        if (std::chrono::steady_clock::now() < quiet_since_ + kPing) continue;
-        Frame frame;
-        frame.kind = FrameKind::kPing;
-        Add(frame, std::make_unique<Job>());
-      }
+      blocked = AwaitBlocked(beat);
       if (!broken_.ok()) return;
     }
-    WaitForRoom();
+    if (std::chrono::steady_clock::now() >= beat) {
+      owner_.Beat(*this);
+      beat = After(kPing);
+    }
+    if (blocked) WaitForRoom();
   }
+}
+
+// Whether there is no room for the first job; false: the time is up, or the
+// link has ended. Pings meanwhile.
+bool Link::AwaitBlocked(Deadline until) {
+  while (broken_.ok() && !blocked_) {
+    const Deadline next = std::min(quiet_since_ + kPing, until);
+    if (changed_.WaitUntil(mutex_, next) || blocked_) continue;
+    const Deadline now = std::chrono::steady_clock::now();
+    if (now >= quiet_since_ + kPing) {
+      Frame frame;
+      frame.kind = FrameKind::kPing;
+      Add(frame, std::make_unique<Job>());
+    }
+    if (now >= until) break;
+  }
+  return blocked_;
 }
 
 // While blocked_ is set nobody else fills the ring.

@@ -56,6 +56,8 @@ class Link : public std::enable_shared_from_this<Link> {
     virtual Status Take(Link& link, const Frame& frame) = 0;
     // The last call: nothing comes any more. `why` names the peer.
     virtual void Ended(Link& link, const Status& why) = 0;
+    // Some times a second until the end, beside those, by another thread.
+    virtual void Beat(Link&) {}
 
    protected:
     ~Owner() = default;
@@ -82,6 +84,8 @@ class Link : public std::enable_shared_from_this<Link> {
   void Stop() EXCLUDES(mutex_);
 
   const std::string& peer() const { return peer_; }
+  // The address that it is at; empty: one of the loopback, or not known.
+  const std::string& host() const { return host_; }
   bool shared() const { return wires_.to.ring != nullptr; }
   // The error that ended it, or ok.
   Status status() const EXCLUDES(mutex_);
@@ -156,6 +160,7 @@ class Link : public std::enable_shared_from_this<Link> {
   Status AwaitAnswersTaken() EXCLUDES(mutex_);
   void Break(const Status& why) REQUIRES(mutex_);
   void Write() EXCLUDES(mutex_);
+  bool AwaitBlocked(Deadline until) REQUIRES(mutex_);
   void WaitForRoom() EXCLUDES(mutex_);
   void Read() EXCLUDES(mutex_);
   Status ReadOne();
@@ -163,7 +168,7 @@ class Link : public std::enable_shared_from_this<Link> {
   Status Await(Direction& in, Spin* spin = nullptr);
 
   WirePair wires_;
-  const std::string peer_;
+  const std::string peer_, host_;
   const std::chrono::milliseconds peer_timeout_;
   Owner& owner_;
   SharedLane out_lane_, in_lane_;

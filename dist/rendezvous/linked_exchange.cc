@@ -228,6 +228,7 @@ Status LinkedRendezvous::Run::AwaitArrival(const Edge& edge) {
   MutexLock lock(mutex_);
   SLUICE_ASSIGN_OR_RETURN(Slot * slot, SlotOf(edge));
   Status status;
+  if (!Settled(*slot)) BeginWait(edge, *slot);
   while (status.ok() && !Settled(*slot)) {
     if (deadline_ == TimePoint::max()) {
       changed_.Wait(mutex_);
@@ -235,6 +236,7 @@ Status LinkedRendezvous::Run::AwaitArrival(const Edge& edge) {
       status = DeadlineExceeded("the step's deadline passed in a receive");
     }
   }
+  EndWait(edge);
   slot->waker = nullptr;
   slot->expects = false;
   while (slot->landing) changed_.Wait(mutex_);
@@ -255,6 +257,7 @@ bool LinkedRendezvous::Run::Received(const Edge& edge, Waker& waker) {
   const Result<Slot*> slot = SlotOf(edge);
   if (!slot.ok()) return true;
   if (Settled(**slot) || PastDeadline()) return true;
+  BeginWait(edge, **slot);
   (*slot)->waker = &waker;
   return false;
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -18,15 +20,20 @@ constexpr size_t kMostText = 2048;  // of an abort
 // one hear how it went.
 constexpr size_t kManyWays = 4096;
 constexpr size_t kMostWays = size_t{1} << 16;
+// Between two looks at least, however many links beat, and what counts of the
+// time at most: two beats of one link.
+constexpr std::chrono::milliseconds kLook(200), kMostLook(500);
 
 }  // namespace
 
-LinkedRendezvous::LinkedRendezvous(uint64_t epoch, Told told,
-                                   const std::string& name)
+LinkedRendezvous::LinkedRendezvous(uint64_t epoch, Told told, std::string name,
+                                   StallNotes stalls)
     : local_(epoch),
       told_(std::move(told)),
-      says_(name.empty() ? "" : name + ": "),
-      epoch_(epoch) {
+      name_(std::move(name)),
+      stalls_(std::move(stalls)),
+      epoch_(epoch),
+      looked_(std::chrono::steady_clock::now()) {
   std::random_device random;
   MutexLock lock(mutex_);
   last_run_ = uint64_t{random()} << 32 | random();
@@ -243,6 +250,23 @@ void LinkedRendezvous::Ended(Link& link, const Status& why) {
     if (!run->Uses(link)) continue;
     if (run->Abort(why, &link) && told_) told_(run->key(), why);
     EraseIfOver(run);
+  }
+}
+
+void LinkedRendezvous::Look(TimePoint now) {
+  if (!stalls_.note) return;
+  std::vector<RunPtr> runs;
+  TimePoint::duration ran{0};
+  {
+    MutexLock lock(mutex_);
+    if (now < looked_ + kLook) return;
+    ran_ += std::min<TimePoint::duration>(now - looked_, kMostLook);
+    looked_ = now;
+    ran = ran_;
+    for (const auto& [id, run] : runs_) runs.push_back(run);
+  }
+  for (const RunPtr& run : runs) {
+    if (const auto line = run->Stall(ran)) stalls_.note(*line);
   }
 }
 

@@ -19,6 +19,7 @@
 #define SLUICE_DIST_RENDEZVOUS_LINKED_RENDEZVOUS_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -27,16 +28,26 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "dist/rendezvous/device_transfers.h"
 #include "dist/rendezvous/link.h"
+#include "engine/runtime/busy_clock.h"
 #include "engine/runtime/local_rendezvous.h"
 #include "engine/runtime/rendezvous.h"
 #include "engine/thread_annotations.h"
 
 namespace sluice::dist {
+
+// Who is told that a run's receive has waited so long for a task that lives,
+// and again each time that as much more has passed: a line without a newline,
+// of the receive that has waited longest. `note` may be empty.
+struct StallNotes {
+  std::chrono::milliseconds after = std::chrono::seconds(10);
+  std::function<void(std::string_view)> note = nullptr;
+};
 
 // Devices that no link leads to are this task's; `parts`, of Join, counts the
 // parts of this task. Accelerators that send to or receive from other tasks are
@@ -49,7 +60,7 @@ class LinkedRendezvous final : public Rendezvous {
   using Told = std::function<void(const RunKey&, const Status&)>;
   // `name` is the task's, which others are told with its errors; may be empty.
   explicit LinkedRendezvous(uint64_t epoch = 0, Told told = nullptr,
-                            const std::string& name = "");
+                            std::string name = "", StallNotes stalls = {});
   ~LinkedRendezvous() override;
 
   bool tells() const override { return true; }
@@ -75,6 +86,12 @@ class LinkedRendezvous final : public Rendezvous {
   // For a link's owner: a frame of kTensor, kWant or kAbort, and the end.
   Status Take(Link& link, const Frame& frame);
   void Ended(Link& link, const Status& why);
+  // For the same, at each beat: who has waited for long? While this process did
+  // not run nobody waited: half a second between two looks counts at most.
+  void Look(TimePoint now);
+  // For how long some receive has waited for another task so far; one that is
+  // under way counts when it has ended.
+  double seconds() const { return waiting_.seconds(); }
   // Runs under way or remembered; for tests.
   size_t runs() const;
 
@@ -94,13 +111,18 @@ class LinkedRendezvous final : public Rendezvous {
 
   LocalRendezvous local_;
   const Told told_;
-  const std::string says_;  // "/job:worker/task:1: "
+  const std::string name_;  // "/job:worker/task:1"
+  const StallNotes stalls_;
+  BusyClock waiting_;  // is some run's receive?
   mutable Mutex mutex_;
   uint64_t epoch_ GUARDED_BY(mutex_);
   uint64_t last_run_ GUARDED_BY(mutex_);
   std::map<Id, RunPtr> runs_ GUARDED_BY(mutex_);
   // Those that nobody has joined, or not when they were begun; oldest first.
   std::deque<Id> early_ GUARDED_BY(mutex_);
+  // The last Look, and for how long this process has run by then.
+  TimePoint looked_ GUARDED_BY(mutex_);
+  TimePoint::duration ran_ GUARDED_BY(mutex_){0};
   mutable Mutex links_mutex_;
   std::map<uint64_t, std::shared_ptr<Link>> links_ GUARDED_BY(links_mutex_);
   // Sessions of a container have one in common.

@@ -3,9 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <string_view>
 #include <utility>
 
 namespace sluice::dist {
+namespace {
+
+// What the key of a step's edge ends with (graph/passes/partition.cc).
+std::string_view NodeOf(std::string_view key) {
+  return key.substr(key.rfind(';') + 1);
+}
+
+}  // namespace
 
 LinkedRendezvous::Run::Slot* LinkedRendezvous::Run::SlotOf(uint64_t number) {
   return number < static_cast<uint64_t>(edges_) ? &slots_[number] : nullptr;
@@ -48,6 +58,7 @@ Status LinkedRendezvous::Run::Join(int edges, int parts, TimePoint deadline) {
     parts_ = parts;
     edges_ = edges;
     deadline_ = deadline;
+    waits_.reserve(static_cast<size_t>(parts));
     slots_ = std::make_unique<Slot[]>(static_cast<size_t>(edges));
     for (const auto& [number, want] : early_) {
       if (Slot* const slot = SlotOf(number)) {
@@ -137,7 +148,8 @@ bool LinkedRendezvous::Run::Abort(const Status& status, const Link* origin) {
   frame.count = static_cast<uint64_t>(status.code());
   // Of an error that comes from another task it is said which already.
   const std::string text =
-      ((origin == nullptr ? owner_.says_ : "") + status.message())
+      ((origin == nullptr && !owner_.name_.empty() ? owner_.name_ + ": " : "") +
+       status.message())
           .substr(0, 2048);
   frame.bytes = text.size();
   for (const auto& link : used) {
@@ -148,6 +160,44 @@ bool LinkedRendezvous::Run::Abort(const Status& status, const Link* origin) {
     link->Post(frame, {bytes.begin(), bytes.end()});
   }
   return true;
+}
+
+void LinkedRendezvous::Run::BeginWait(const Edge& edge, const Slot& slot) {
+  const bool known =
+      std::any_of(waits_.begin(), waits_.end(),
+                  [&](const Wait& wait) { return wait.edge == edge.number; });
+  if (known) return;
+  if (waits_.empty()) waiting_.emplace(owner_.waiting_);
+  // Its name is for Stall's line alone.
+  waits_.push_back({edge.number,
+                    owner_.stalls_.note ? edge.name : std::string(),
+                    slot.from});
+}
+
+void LinkedRendezvous::Run::EndWait(const Edge& edge) {
+  const auto ended = std::erase_if(
+      waits_, [&](const Wait& wait) { return wait.edge == edge.number; });
+  if (ended > 0 && waits_.empty()) waiting_.reset();
+}
+
+// A run that passes from wait to wait says no more than one that stays.
+std::optional<std::string> LinkedRendezvous::Run::Stall(
+    TimePoint::duration now) {
+  MutexLock lock(mutex_);
+  for (Wait& wait : waits_) {
+    if (!wait.since) wait.since = now;
+  }
+  if (waits_.empty() || aborted_.load()) return std::nullopt;
+  const Wait& oldest = waits_.front();
+  const TimePoint::duration waited = now - *oldest.since;
+  if (waited < owner_.stalls_.after || now < next_line_) return std::nullopt;
+  next_line_ = now + owner_.stalls_.after;
+  const std::string& host = oldest.from->host();
+  return fmt::format("for {:.0f} s {} has waited for '{}' of {}{}",
+                     std::chrono::duration<double>(waited).count(),
+                     owner_.name_.empty() ? "this task" : owner_.name_,
+                     NodeOf(oldest.name), oldest.from->peer(),
+                     host.empty() ? "" : fmt::format(" ({})", host));
 }
 
 }  // namespace sluice::dist

@@ -7,10 +7,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "dist/rendezvous/link.h"
 #include "dist/rendezvous/linked_rendezvous.h"
+#include "engine/runtime/busy_clock.h"
 #include "engine/runtime/rendezvous.h"
 #include "engine/thread_annotations.h"
 
@@ -46,6 +49,9 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   Status Arrive(Link& link, const Frame& frame);
   // False if it was aborted before.
   bool Abort(const Status& status, const Link* origin);
+  // StallNotes' line, when there is one, `now` that the process has run for so
+  // long.
+  std::optional<std::string> Stall(TimePoint::duration now);
 
  private:
   enum class Sending : uint8_t {
@@ -78,6 +84,14 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
     Waker* waker = nullptr;
   };
   class SlotLanding;
+  // A receive that waits for another task.
+  struct Wait {
+    int edge;
+    std::string name;
+    const Link* from;
+    // When it was seen to wait first, as Stall has the time.
+    std::optional<TimePoint::duration> since = std::nullopt;
+  };
 
   Status WantedEarly(Link& link, const Frame& frame) REQUIRES(mutex_);
   void ForgetEarly() REQUIRES(mutex_);
@@ -97,6 +111,8 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   Status CopyIn(const Edge& edge, const DeviceView& into);
   void Copied(const Edge& edge, const Status& status) EXCLUDES(mutex_);
   Status AwaitArrival(const Edge& edge) EXCLUDES(mutex_);
+  void BeginWait(const Edge& edge, const Slot& slot) REQUIRES(mutex_);
+  void EndWait(const Edge& edge) REQUIRES(mutex_);
   bool PastDeadline() const;
   bool IsLocal(const Edge& edge);
 
@@ -124,6 +140,11 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   };
   std::map<uint64_t, Want> early_ GUARDED_BY(mutex_);  // before the first
   std::vector<std::shared_ptr<Link>> used_ GUARDED_BY(mutex_);
+  // The oldest first: at most one of each part, whose instructions are in
+  // order.
+  std::vector<Wait> waits_ GUARDED_BY(mutex_);
+  std::optional<BusyClock::Work> waiting_ GUARDED_BY(mutex_);  // while any does
+  TimePoint::duration next_line_ GUARDED_BY(mutex_){0};
   Status status_ GUARDED_BY(mutex_);  // of the abort
 };
 

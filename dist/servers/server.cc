@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "dist/servers/pace.h"
 #include "engine/cpu_features.h"
 #include "engine/device.h"
+#include "engine/runtime/trace.h"
 #include "engine/thread_annotations.h"
 #include "graph/session/cluster.h"
 
@@ -48,6 +51,11 @@ class Keeper {
     SLUICE_ASSIGN_OR_RETURN(const auto answer, kept_->Ask(call.question));
     return TextOf(answer);
   }
+  // The newest; 0: nobody has asked yet.
+  int64_t era() {
+    const MutexLock lock(mutex_);
+    return first_.era;
+  }
 
  private:
   Mutex mutex_;
@@ -59,6 +67,10 @@ class Keepers {
  public:
   Result<std::string> Answer(const std::string& text) {
     if (text == kAskIsa) return ChosenIsa();
+    if (text == kAskClock) return std::to_string(SteadyNowNs());
+    if (text == kAskEra) {
+      return std::to_string(std::max(pace_.era(), admission_.era()));
+    }
     if (IsAdmissionCall(text)) {
       SLUICE_ASSIGN_OR_RETURN(const AdmissionCall call,
                               ParseAdmissionCall(text));
@@ -116,6 +128,18 @@ std::string ServerName(int server) {
   return fmt::format("/job:{}/task:{}", kServerRole, server);
 }
 
+Result<int64_t> AskNumber(Cluster& cluster, const std::string& server,
+                          std::string_view question) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string said,
+                          cluster.Ask(server, std::string(question)));
+  const char* const end = said.data() + said.size();
+  int64_t number = 0;
+  const auto [stop, error] = std::from_chars(said.data(), end, number);
+  if (error == std::errc() && stop == end) return number;
+  return DataLoss(fmt::format("{} says '{}' for its {}", server,
+                              said.substr(0, 80), question));
+}
+
 std::string DeviceOfServer(const LaunchInfo& info, int server,
                            DeviceType type) {
   if (type == DeviceType::kCpu) return "/cpu:0";
@@ -143,7 +167,8 @@ JobServer::JobServer(const LaunchInfo& info, const TaskOptions& options,
 
 Result<std::unique_ptr<JobServer>> JobServer::Start(
     const LaunchInfo& info, TaskOptions options, DeviceType type,
-    std::chrono::milliseconds patience) {
+    std::chrono::milliseconds patience,
+    std::function<Result<std::string>(const std::string&)> answer) {
   std::unique_ptr<JobServer> self(new JobServer(info, options, patience));
   WorkerOptions server;
   server.task = OfJob(info, std::move(options), ServerName(info.server));
@@ -159,7 +184,8 @@ Result<std::unique_ptr<JobServer>> JobServer::Start(
     server.devices.push_back(DeviceOfServer(info, info.server, type));
   }
   const std::shared_ptr<Attendance> attendance = self->attendance_;
-  server.answer = [attendance, answers = Answers()](
+  if (!answer) answer = Answers();
+  server.answer = [attendance, answers = std::move(answer)](
                       const std::string& text) -> Result<std::string> {
     if (text != kTrainingEnded) return answers(text);
     attendance->TrainingEnded();

@@ -4,6 +4,7 @@
 #define SLUICE_DIST_SERVERS_SERVER_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -33,6 +34,14 @@ std::string DeviceOfServer(const LaunchInfo& info, int server, DeviceType type);
 // A question to any server (Cluster::Ask): what it answers is its ChosenIsa
 // (engine/cpu_features.h).
 inline constexpr std::string_view kAskIsa = "instruction set";
+// The same, for its SteadyNowNs (engine/runtime/trace.h), in decimal.
+inline constexpr std::string_view kAskClock = "clock";
+// The same, for the newest era of a PaceCall or an AdmissionCall that it has
+// had, in decimal; 0: none. Those of who begins are to be above it.
+inline constexpr std::string_view kAskEra = "newest era";
+// What a server answers to one of these two. kDataLoss where it is no number.
+Result<int64_t> AskNumber(Cluster& cluster, const std::string& server,
+                          std::string_view question);
 
 // What a server keeps while it lives. `options` say the rest: the name, the
 // token, credentials and where it listens.
@@ -44,10 +53,12 @@ class JobServer {
   // With a GPU where variables are to be on that. Takes info.listen_fd. Where
   // no launcher ends servers (LaunchInfo::ends_servers) each worker is waited
   // for so long; one that is gone as well where servers return, else not at
-  // all.
+  // all. With an `answer` that is what it says to questions (WorkerOptions), in
+  // place of what trainings ask.
   static Result<std::unique_ptr<JobServer>> Start(
       const LaunchInfo& info, TaskOptions options, DeviceType type,
-      std::chrono::milliseconds patience);
+      std::chrono::milliseconds patience,
+      std::function<Result<std::string>(const std::string&)> answer = {});
   // Until `told` says that it is to end, which is asked again and again and
   // waits a moment each time; or, where no launcher ends it, until the training
   // has ended. kUnavailable, which names the workers, where it will not.

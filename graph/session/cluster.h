@@ -119,6 +119,20 @@ class Cluster {
   // it is not made for questions, and for one that is Lost its end.
   virtual Result<std::string> Ask(const std::string& task,
                                   const std::string& text) = 0;
+  // Has a task note what its devices run from now on, for whichever sessions,
+  // for this one: until EndTrace, or the end of the connection. One at a time:
+  // what it has noted so far is dropped.
+  virtual Status BeginTrace(const std::string& task) {
+    return Unimplemented(task + " does not trace");
+  }
+  // What it has noted, as a Chrome trace (engine/runtime/trace.h) by its own
+  // clock. kFailedPrecondition where it notes nothing for this one.
+  virtual Result<std::string> EndTrace(const std::string& task) {
+    return Unimplemented(task + " does not trace");
+  }
+  // For how long some receive of its sessions' steps has waited for another
+  // task so far, as Collective::seconds has it.
+  virtual double seconds() const { return 0; }
   // Why a task that was there is gone; ok while all are that were reached.
   // Waits for nothing.
   virtual Status Lost() { return {}; }

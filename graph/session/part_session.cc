@@ -159,6 +159,11 @@ void PartSession::Stop(const RunKey& run, const Status& status) {
   impl_->session.lanes.Stop(run, status);
 }
 
+void PartSession::SetObserver(Observer* observer) {
+  MutexLock lock(impl_->session.mutex);
+  impl_->session.observer = observer;
+}
+
 Result<Tensor> PartSession::Read(const std::string& device,
                                  const std::string& variable) {
   SLUICE_ASSIGN_OR_RETURN(Device * home, impl_->Find(device));

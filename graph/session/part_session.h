@@ -17,6 +17,8 @@
 
 namespace SLUICE_INTERNAL sluice {
 
+class Observer;
+
 // Thread-safe.
 class PartSession {
  public:
@@ -44,6 +46,9 @@ class PartSession {
   Status Start(uint64_t number, const RunOrder& order, RunEnd& end);
   // Ends a run, if it is under way, wherever its parts are.
   void Stop(const RunKey& run, const Status& status);
+  // Told of what runs that begin from now on compute; null: nobody is. It must
+  // outlive the session: runs under way keep theirs, and are not waited for.
+  void SetObserver(Observer* observer);
 
   // As ClusterSession has them.
   Result<Tensor> Read(const std::string& device, const std::string& variable);

@@ -1,13 +1,10 @@
 #include "models/cli/job.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <csignal>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +19,7 @@
 #include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "models/cli/console.h"
+#include "models/cli/ending_signals.h"
 
 namespace sluice {
 namespace {
@@ -42,6 +40,7 @@ dist::TaskOptions TaskOf(const JobFlags& flags) {
   task.allow_plaintext = flags.allow_plaintext;
   task.transport = TransportOf(flags);
   task.note = [](std::string_view line) { console::Note(line); };
+  task.stalled = [](std::string_view line) { console::NoteError(line); };
   return task;
 }
 
@@ -63,20 +62,9 @@ void CheckStrategy(const JobFlags& flags, const dist::LaunchInfo& info) {
                        "ps uses");
 }
 
-sigset_t EndingSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    sigaddset(&signals, signal);
-  }
-  return signals;
-}
-
 std::shared_ptr<dist::JobServer> StartServer(const JobFlags& flags,
                                              const dist::LaunchInfo& info) {
-  // Serve waits for them: threads have the mask of who starts them.
-  const sigset_t signals = EndingSignals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  HoldEndingSignals();  // Serve asks for them
   return dist::JobServer::Start(info, TaskOf(flags), flags.variables,
                                 Milliseconds(flags.join_timeout))
       .ValueOrThrow();
@@ -148,12 +136,6 @@ Job JoinByMpi(const JobFlags& flags) {
                 "--pipeline-stages: not with --transport mpi; mpirun may start "
                 "the processes without it");
   }
-  for (const char* name : {"SLUICE_RANK", "SLUICE_SERVER"}) {
-    if (std::getenv(name) == nullptr) continue;
-    throw Error(Code::kInvalidArgument,
-                "--transport mpi is for processes that mpirun or srun starts; "
-                "sluicerun's are connected otherwise");
-  }
   const std::shared_ptr<dist::MpiGroup> group =
       dist::MpiGroup::Join({.allow_plaintext = flags.allow_plaintext})
           .ValueOrThrow();
@@ -187,10 +169,7 @@ std::optional<int64_t> LeadOf(const std::string& consistency) {
 }
 
 void Serve(const Job& job) {
-  constexpr timespec kLook = {.tv_sec = 0, .tv_nsec = 100'000'000};
-  const sigset_t signals = EndingSignals();
-  ThrowIfError(job.server->Serve(
-      [&] { return sigtimedwait(&signals, nullptr, &kLook) > 0; }));
+  ThrowIfError(job.server->Serve(EndingSignalCame));
 }
 
 int64_t Job::sharing() const {

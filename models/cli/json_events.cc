@@ -72,16 +72,15 @@ void JsonEvents::AfterStep(TrainingRun& run) {
     Print({{"event", "first_step"}, {"seconds", ProcessSeconds()}});
   }
   if (!Measures(run, run.step())) return;
-  Json event = {{"event", "step"},
-                {"step", run.step()},
-                {"epoch", run.epoch()},
-                {"loss", run.measurement().loss},
-                {"learning_rate", run.measurement().learning_rate}};
-  if (const auto scale = run.measurement().loss_scale) {
-    event["loss_scale"] = *scale;
-  }
-  for (const auto& [name, value] : run.measurement().metrics) {
-    event[name] = value;
+  Json event = {
+      {"event", "step"}, {"step", run.step()}, {"epoch", run.epoch()}};
+  // A worker that had no example of this step has those of another.
+  if (const Measurement& measured = run.measurement();
+      measured.step == run.step()) {
+    event["loss"] = measured.loss;
+    event["learning_rate"] = measured.learning_rate;
+    if (measured.loss_scale) event["loss_scale"] = *measured.loss_scale;
+    for (const auto& [name, value] : measured.metrics) event[name] = value;
   }
   const Rates rates = throughput_.Since(run);
   event["examples_per_second"] = rates.examples_per_second;

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <thread>
 
+#include "dist/servers/server.h"
 #include "graph/session/cluster.h"
 #include "graph/text/text.h"
 #include "io/files/path_kind.h"
@@ -91,7 +94,7 @@ void NoteLeftOver(const TrainingRun& run) {
 // the step, what the program was told (models/cli/run_record.h), events.
 std::vector<std::string> FilesBeside(const std::string& log_dir) {
   std::vector<std::string> files = {"scalars.csv", "step.graph", "run.json"};
-  for (const char* folder : {"train", "eval"}) {
+  for (const char* folder : {"train", "eval", "evaluator"}) {
     const std::string path = JoinPath(log_dir, folder);
     if (!IsFolder(path).ValueOrThrow()) continue;
     // Folders of these names may hold anything, such as pictures.
@@ -103,6 +106,17 @@ std::vector<std::string> FilesBeside(const std::string& log_dir) {
     }
   }
   return files;
+}
+
+// Of all that servers have been asked by: those that stayed, when workers were
+// started again, may have it from a rank 0 whose clock was ahead.
+int64_t NewestEra(Cluster& cluster) {
+  const std::string first = dist::ServerName(0);  // who is asked for the pace
+  const int64_t era =
+      dist::AskNumber(cluster, first, dist::kAskEra).ValueOrThrow();
+  if (era >= 0 && era < std::numeric_limits<int64_t>::max()) return era;
+  throw Error(Code::kDataLoss,
+              fmt::format("{} says {} for its newest era", first, era));
 }
 
 // Without a folder: what was evaluated has come into hooks' states.
@@ -367,6 +381,9 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
                        TrainingResult* result) {
   const Workers& workers = run.workers();
   const Agreement agreement(workers, options_.stop);
+  if (run.apart() && workers.leads()) {
+    era_ = std::max(era_, NewestEra(*options_.servers.cluster) + 1);
+  }
   int64_t era = era_;
   if (run.apart()) workers.TakeFromFirst("era", &era, sizeof(era));
   Meetings meetings(workers, options_.servers, era);

@@ -59,6 +59,16 @@ class NetHosts {
   bool Connect(int host) const {
     return Run(fmt::format("ip link set slv{}x{} up", net_, host));
   }
+  // What goes to it and what comes from it from now on, to `kilobits` a second
+  // each way; what waits longer than a second is dropped (tc-tbf).
+  bool Limit(int host, int kilobits) const {
+    const std::string rule =
+        fmt::format("root tbf rate {}kbit burst 8kb latency 1s", kilobits);
+    return Run(fmt::format("tc qdisc replace dev slv{}x{} {}", net_, host,
+                           rule)) &&
+           Run(fmt::format("tc -n {} qdisc replace dev eth0 {}", NameOf(host),
+                           rule));
+  }
   // Of two, from each other alone: both ways lead nowhere.
   bool CutBetween(int a, int b) const {
     const auto lose = [&](int from, int to) {

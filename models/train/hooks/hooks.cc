@@ -1,10 +1,12 @@
 #include "models/train/hooks/hooks.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <deque>
 #include <functional>
+#include <string_view>
 
 #include "engine/ceil_div.h"
 #include "engine/runtime/finite_check.h"
@@ -242,7 +244,9 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
       const size_t found = first();
       if (found == checks.size() || bad_step > 0) continue;
       // A share of no examples has a loss of its own that counts for nothing.
-      if (RowsOf(run.batch()) == 0 && !came(found)) {
+      // Leaves without any compute nothing, and the batch is that of the first.
+      const bool empty = run.leaves() == nullptr && RowsOf(run.batch()) == 0;
+      if (empty && !came(found)) {
         checks[found].Forget();
       } else {
         bad_step = run.step();
@@ -271,6 +275,7 @@ void Profile::StartWhenDue(TrainingRun& run) {
   for (const auto& [session, device] : run.step_sessions()) {
     session->SetObserver(trace_.get());
   }
+  if (run.workers().leads()) TraceServers(run.options().servers);
   run.input_stages().Trace(true);
 }
 
@@ -309,12 +314,16 @@ void Profile::End(TrainingRun& run) {
     trace_->AddSpan("input", row, span.stage, span.begin_ns, span.end_ns);
   }
   std::string trace = trace_->ToJson(), what;
-  if (const Workers& workers = run.workers(); workers.several()) {
+  const TrainingServers& servers = run.options().servers;
+  std::vector<std::string_view> others;
+  if (run.workers().several()) others.emplace_back("the other ranks");
+  if (servers.any()) others.emplace_back("the parameter servers");
+  if (!others.empty()) {
     int64_t within = 0;
-    trace = GatheredTrace(workers, trace, &within);
+    trace = GatheredTrace(run.workers(), servers, trace, &within);
     what =
-        fmt::format(" by rank 0, and of the other ranks (clocks within {} us)",
-                    CeilDiv(within, int64_t{1000}));
+        fmt::format(" by rank 0, and of {} (clocks within {} us)",
+                    fmt::join(others, " and "), CeilDiv(within, int64_t{1000}));
   }
   if (run.workers().leads()) {
     ThrowIfError(FileSystem::Default()

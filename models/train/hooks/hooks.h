@@ -76,7 +76,7 @@ class NanStop : public Hook {
 // Writes a Chrome trace of steps first to last to `path`, in which the process
 // "input" has a row for each thread of each stage of the input. What these do
 // is for later steps, where the input reads ahead. Of all workers, who then all
-// have one: rank 0 writes what all did, by its clock.
+// have one: rank 0 writes what all did, and parameter servers, by its clock.
 class Profile : public Hook {
  public:
   Profile(int64_t first, int64_t last, std::string path)

@@ -145,9 +145,13 @@ void Summaries::AfterStep(TrainingRun& run) {
           static_cast<double>(values[rank]));
     }
   };
-  add("loss", measured.loss);
-  add("learning_rate", measured.learning_rate);
-  if (measured.loss_scale) add("loss_scale", *measured.loss_scale);
+  // A worker that had no example of this step has figures of another.
+  const bool of_this_step = measured.step == run.step();
+  if (of_this_step) {
+    add("loss", measured.loss);
+    add("learning_rate", measured.learning_rate);
+    if (measured.loss_scale) add("loss_scale", *measured.loss_scale);
+  }
   const Rates rates = throughput_.Since(run);
   add("examples_per_second", rates.examples_per_second);
   add("input_wait", rates.input_wait);
@@ -167,6 +171,7 @@ void Summaries::AfterStep(TrainingRun& run) {
     }
   }
   add_ranks("dropped", run.dropped());
+  if (!of_this_step) return Flush();
   for (const auto& [name, value] : measured.metrics) add(name, value);
   for (const auto& [name, value] : measured.summaries) {
     if (value.shape().scalar()) {

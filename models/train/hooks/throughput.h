@@ -18,7 +18,7 @@ struct Rates {
   // The part of the time, 0 to 1, in which training waited for its input.
   double input_wait = 0;
   // And in which its steps exchanged tensors with other workers, or waited for
-  // them.
+  // them or for parameter servers (TrainingRun::exchange_seconds).
   double exchange_wait = 0;
   // The same of each worker, by rank; empty where there is one, or nothing was
   // heard of the others yet. Examples are those of workers with their own

@@ -166,7 +166,7 @@ class TrainingRun {
   // Of these, how long it waited for batches.
   double input_seconds() const { return input_seconds_; }
   // And for how long its steps exchanged tensors with other workers, or waited
-  // for them, beside no computation.
+  // for them, or on the host for parameter servers, beside no computation.
   double exchange_seconds() const { return exchange_seconds_; }
   // For what it waits between steps, which counts as if it were within them.
   void CountWait(double seconds) {

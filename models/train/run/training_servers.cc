@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "dist/servers/additive_updates.h"
 #include "dist/servers/placement.h"
 #include "dist/servers/server.h"
 #include "engine/cpu_features.h"
@@ -154,6 +155,8 @@ SessionOptions TrainingRun::PlaceTraining() {
   ThrowIfError(dist::PlaceOnServers(graph_, session.devices[0], servers.devices,
                                     {servers.cut_from, servers.dense_from},
                                     decided));
+  // Of contributions one worker writes the mean.
+  if (apart_ && !backed_) dist::MakeUpdatesAdditive(graph_);
   // Nobody else would have what a server that ends takes along.
   const bool kept = servers.patience.count() > 0 && options_.log_dir.empty();
   if (!kept || !workers_.leads())

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <functional>
 
+#include "graph/session/cluster.h"
 #include "models/train/run/backup_steps.h"
+#include "models/train/run/batch_step.h"
 #include "models/train/run/leaf_steps.h"
 #include "models/train/run/scattered_variables.h"
 #include "models/train/run/training_run.h"
@@ -33,6 +35,15 @@ void Timed(double* seconds, const std::function<void()>& fn) {
           .count();
 }
 
+// For how long steps have waited for tensors of servers. A worker has one part
+// of a step, in order: on the host it computes nothing then, while an
+// accelerator may be busy with what it was given before.
+double SecondsForServers(const TrainingServers& servers,
+                         const SessionOptions& session) {
+  return servers.any() && !CopiesBatches(session) ? servers.cluster->seconds()
+                                                  : 0;
+}
+
 }  // namespace
 
 int64_t TrainingRun::total_steps() const {
@@ -55,7 +66,11 @@ bool TrainingRun::Step(bool measure) {
   const bool measure_input = step_ % kStepsToMeasureInput == 0;
   input_stages_->Measure(measure_input);
   if (measure_input) ++measured_inputs_;
-  const double exchanged = workers_.seconds();
+  const auto exchanged = [&] {
+    return workers_.seconds() +
+           SecondsForServers(options_.servers, session_->options());
+  };
+  const double before = exchanged();
   if (workers_.elastic()) position_before_ = batches_[0].SavePosition();
   Timed(&training_seconds_, [&] {
     Timed(&input_seconds_, [&] { trained = NextOfEach(batches_, &shares_); });
@@ -71,7 +86,7 @@ bool TrainingRun::Step(bool measure) {
       TrainOnBatch(measure);
     }
   });
-  exchange_seconds_ += workers_.seconds() - exchanged;
+  exchange_seconds_ += exchanged() - before;
   if (!trained && !knows_total_steps()) {
     snapshot_is_old_ = true;  // of the input's position
     for (Iterator& batches : batches_) ThrowIfError(batches.NextEpoch());
@@ -187,7 +202,15 @@ void TrainingRun::TrainOnLeaves(bool measure) {
     const auto mine = values.last(model_.summaries.size());
     summaries.assign(mine.begin(), mine.end());
   };
+  const auto idle = [&] {
+    return leaves_->seconds().all - leaves_->seconds().busy;
+  };
+  const double before = idle();
   leaves_->Run(shares_, measure ? LeafSteps::OnLeaf(on_leaf) : nullptr);
+  // As of servers.
+  if (workers_.stages() > 1 && !CopiesBatches(session_->options())) {
+    exchange_seconds_ += idle() - before;
+  }
   CountStep();
   committed_ = true;
   if (!has_loss) metrics.clear();  // others have those

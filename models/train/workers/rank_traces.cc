@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "dist/servers/server.h"
 #include "engine/runtime/trace.h"
 #include "engine/status.h"
+#include "graph/session/cluster.h"
 
 namespace sluice {
 namespace {
@@ -26,36 +28,56 @@ constexpr int64_t kMostNumber = int64_t{1} << 31;
 constexpr int kDeepest = 16;
 
 // What traces of ranks are merged from is what these say: any text.
-[[noreturn]] void NoTrace(size_t rank, std::string_view why) {
+[[noreturn]] void NoTrace(std::string_view whose, std::string_view why) {
   throw Error(Code::kDataLoss,
-              fmt::format("the trace of rank {} is none: {}", rank, why));
+              fmt::format("the trace of {} is none: {}", whose, why));
 }
 
-json Parsed(size_t rank, const std::string& text) {
+json Parsed(std::string_view whose, const std::string& text) {
   const auto shallow = [&](int depth, json::parse_event_t, json&) {
-    if (depth > kDeepest) NoTrace(rank, "it is too deep");
+    if (depth > kDeepest) NoTrace(whose, "it is too deep");
     return true;
   };
   return json::parse(text, shallow, /*allow_exceptions=*/false);
 }
 
-int64_t NumberIn(size_t rank, const json& number) {
-  if (!number.is_number_integer()) NoTrace(rank, "a number is none");
+int64_t NumberIn(std::string_view whose, const json& number) {
+  if (!number.is_number_integer()) NoTrace(whose, "a number is none");
   const auto value = number.get<int64_t>();
-  if (value < 0 || value > kMostNumber) NoTrace(rank, "a number is too large");
+  if (value < 0 || value > kMostNumber) NoTrace(whose, "a number is too large");
   return value;
+}
+
+int64_t CheckTime(std::string_view what, std::string_view whose, int64_t time) {
+  constexpr int64_t kMost = int64_t{1} << 60;  // a steady clock of 36 years
+  if (time > -kMost && time < kMost) return time;
+  throw Error(Code::kDataLoss,
+              fmt::format("{} of {}: {} ns are no time", what, whose, time));
 }
 
 Times TimesOfFirst(const Workers& workers, std::string_view what,
                    const Times& mine) {
-  constexpr int64_t kMost = int64_t{1} << 60;  // a steady clock of 36 years
   const Times times = workers.GatherEach(what, mine)[0];
-  for (const int64_t time : times) {
-    if (time > -kMost && time < kMost) continue;
-    throw Error(Code::kDataLoss,
-                fmt::format("{} of rank 0: {} ns are no time", what, time));
-  }
+  for (const int64_t time : times) CheckTime(what, "rank 0", time);
   return times;
+}
+
+// Of what it is at least, and at most.
+ClockShift Between(int64_t least, int64_t most) {
+  const int64_t within = (most - least + 1) / 2;
+  return {least + within, within};
+}
+
+int64_t ClockOf(Cluster& cluster, const std::string& server) {
+  return CheckTime(
+      "clock", server,
+      dist::AskNumber(cluster, server, dist::kAskClock).ValueOrThrow());
+}
+
+// "/cpu:0" of "/job:ps/task:0/cpu:0": who it is of is said before it.
+std::string WithoutTask(const std::string& process) {
+  return process.starts_with("/job:") ? process.substr(process.rfind('/'))
+                                      : process;
 }
 
 }  // namespace
@@ -80,40 +102,57 @@ ClockShift ShiftFromFirst(const Workers& workers,
     least = std::max(least, came[i] - first_left[i]);
     most = std::min(most, left[i] - first_came[i]);
   }
-  const int64_t within = (most - least + 1) / 2;
-  return {least + within, within};
+  return Between(least, most);
+}
+
+// It said so behind the question, and before the answer had come.
+ClockShift ShiftByAsking(const std::function<int64_t()>& ask,
+                         const std::function<int64_t()>& now) {
+  int64_t least = std::numeric_limits<int64_t>::min();
+  int64_t most = std::numeric_limits<int64_t>::max();
+  for (int i = 0; i < kExchanges; ++i) {
+    const int64_t before = now();
+    const int64_t there = ask();
+    least = std::max(least, there - now());
+    most = std::min(most, there - before);
+  }
+  return Between(least, most);
 }
 
 std::string MergedTrace(const std::vector<std::string>& traces,
-                        const std::vector<int64_t>& ahead) {
+                        const std::vector<int64_t>& ahead, size_t servers) {
+  const size_t ranks = traces.size() - servers;
   json events = json::array();
   // Viewers tell rows apart over all processes.
   int64_t first_process = 0, first_row = 0;
-  for (size_t rank = 0; rank < traces.size(); ++rank) {
-    json trace = Parsed(rank, traces[rank]);
+  for (size_t i = 0; i < traces.size(); ++i) {
+    const std::string whose =
+        i < ranks ? fmt::format("rank {}", i) : fmt::format("ps {}", i - ranks);
+    json trace = Parsed(whose, traces[i]);
     int64_t processes = first_process, rows = first_row;
     try {
       for (json& event : trace.at("traceEvents")) {
         json& process = event.at("pid");
-        process = first_process + NumberIn(rank, process);
+        process = first_process + NumberIn(whose, process);
         processes = std::max(processes, process.get<int64_t>() + 1);
         if (event.contains("tid")) {
           json& row = event["tid"];
-          row = first_row + NumberIn(rank, row);
+          row = first_row + NumberIn(whose, row);
           rows = std::max(rows, row.get<int64_t>() + 1);
         }
         if (event.contains("ts")) {  // microseconds
-          event["ts"] = event["ts"].get<double>() -
-                        static_cast<double>(ahead[rank]) / 1e3;
+          event["ts"] =
+              event["ts"].get<double>() - static_cast<double>(ahead[i]) / 1e3;
         }
         if (event.at("name") == "process_name") {
           json& name = event.at("args").at("name");
-          name = fmt::format("rank {} {}", rank, name.get<std::string>());
+          name =
+              fmt::format("{} {}", whose, WithoutTask(name.get<std::string>()));
         }
         events.push_back(std::move(event));
       }
     } catch (const json::exception& error) {
-      NoTrace(rank, error.what());
+      NoTrace(whose, error.what());
     }
     first_process = processes;
     first_row = rows;
@@ -121,18 +160,37 @@ std::string MergedTrace(const std::vector<std::string>& traces,
   return json{{"traceEvents", std::move(events)}}.dump();
 }
 
-std::string GatheredTrace(const Workers& workers, const std::string& mine,
-                          int64_t* within) {
-  const auto shifts =
+void TraceServers(const TrainingServers& servers) {
+  for (size_t i = 0; i < servers.devices.size(); ++i) {
+    ThrowIfError(
+        servers.cluster->BeginTrace(dist::ServerName(static_cast<int>(i))));
+  }
+}
+
+std::string GatheredTrace(const Workers& workers,
+                          const TrainingServers& servers,
+                          const std::string& mine, int64_t* within) {
+  // First: the others may go on meanwhile.
+  std::vector<std::string> served;
+  std::vector<ClockShift> served_shifts;
+  for (size_t i = 0; workers.leads() && i < servers.devices.size(); ++i) {
+    const std::string name = dist::ServerName(static_cast<int>(i));
+    served.push_back(servers.cluster->EndTrace(name).ValueOrThrow());
+    served_shifts.push_back(ShiftByAsking(
+        [&] { return ClockOf(*servers.cluster, name); }, SteadyNowNs));
+  }
+  auto shifts =
       workers.GatherEach("clocks", ShiftFromFirst(workers, SteadyNowNs));
+  shifts.insert(shifts.end(), served_shifts.begin(), served_shifts.end());
   std::vector<int64_t> ahead;
   *within = 0;
   for (const ClockShift& shift : shifts) {
     ahead.push_back(shift.ahead);
     *within = std::max(*within, shift.within);
   }
-  const std::vector<std::string> traces = workers.Gather("traces", mine);
-  return workers.leads() ? MergedTrace(traces, ahead) : "";
+  std::vector<std::string> traces = workers.Gather("traces", mine);
+  traces.insert(traces.end(), served.begin(), served.end());
+  return workers.leads() ? MergedTrace(traces, ahead, served.size()) : "";
 }
 
 }  // namespace sluice

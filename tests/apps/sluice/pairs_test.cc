@@ -76,5 +76,17 @@ TEST_CASE("a pair is slow beside others of its kind") {
   }
 }
 
+// Servers answer otherwise than ranks do.
+TEST_CASE("a pair with a server is slow beside other such pairs") {
+  std::vector<PairRow> rows = Rows();
+  for (int rank = 0; rank < 4; ++rank) {
+    rows.push_back({{rank, 4}, true, 80e-6, 2e8, 3e8, /*served=*/true});
+  }
+  CHECK(Named(rows).empty());
+  rows[7].there /= 4;
+  rows[9].latency += 300e-6;
+  CHECK(Named(rows) == std::vector<std::pair<int, int>>{{1, 4}, {3, 4}});
+}
+
 }  // namespace
 }  // namespace sluice::tool

@@ -9,37 +9,32 @@
 
 #include <chrono>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "dist/net/tls.h"
+#include "tests/apps/sluicerun/hosts_job.h"
 #include "tests/apps/sluicerun/struck_job.h"
 #include "tests/apps/sluicerun/struck_results.h"
-#include "tests/support/net_hosts.h"
-#include "tests/support/required.h"
-#include "tests/support/sshd.h"
 
 namespace sluice {
 namespace {
 
 using testing::Has;
+using testing::HostsJob;
 using testing::NetHosts;
 using testing::Process;
 using testing::Said;
-using testing::Sshd;
 using testing::Strike;
 using testing::StruckJob;
 using testing::TemporaryFolder;
-using testing::Words;
 
-constexpr int kNet = 223, kMostHosts = 4;
+constexpr int kNet = 223;
 constexpr std::chrono::seconds kHangs(150);
 
-// A rank has a host to itself; each host has a server where there are some, the
-// last one nothing else. The strike tells when to cut off whose host.
+// The strike tells when to cut off whose host.
 StruckJob RandomCutJob(unsigned number) {
   using Strategy = StruckJob::Strategy;
   using Phase = Strike::Phase;
@@ -83,30 +78,12 @@ StruckJob RandomCutJob(unsigned number) {
 }
 
 void Run(const StruckJob& job) {
-  const int count = job.size + (job.servers > 0 ? 1 : 0);
-  const NetHosts hosts(kNet, kMostHosts);
-  std::vector<std::unique_ptr<Sshd>> sshds;
-  std::string list;
-  for (int host = 0; hosts.made() && host < count; ++host) {
-    const std::string at = hosts.AddressOf(host);
-    sshds.push_back(host == 0 ? Sshd::Start({at}, hosts.Inside(0))
-                              : sshds[0]->Twin(at, hosts.Inside(host)));
-    if (sshds.back() == nullptr) break;
-    list += (host == 0 ? "" : ",") + at;
-  }
-  if (sshds.empty() || sshds.back() == nullptr) {
-    testing::SkipForHosts(
-        "no network name spaces to be made, or no sshd in them");
-    return;
-  }
-  Words words = sshds[0]->Options();
-  words.insert(words.end(), {"-H", list});
+  const HostsJob over(kNet, job);
+  if (!over.made()) return;
+  const NetHosts& hosts = over.hosts();
   const TemporaryFolder folder, marks;
   const auto command = [&](const std::string& strikes) {
-    Words all = words;
-    const Words rest = job.Command(folder / "log", strikes);
-    all.insert(all.end(), rest.begin(), rest.end());
-    return all;
+    return over.Command(folder / "log", strikes);
   };
   const Strike& strike = job.strikes[0];
   std::vector<Strike> struck = {strike};

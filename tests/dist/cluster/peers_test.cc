@@ -5,10 +5,14 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "graph/builder.h"
@@ -39,8 +43,12 @@ std::vector<std::string> DevicesOf(int peers) {
 }
 
 // Of a peer of `group`, with the devices of all.
-SessionOptions OptionsOf(Group& group, Transport transport = Transport::kAuto) {
+SessionOptions OptionsOf(
+    Group& group, Transport transport = Transport::kAuto,
+    std::function<void(std::string_view)> stalled = nullptr) {
   PeersOptions peers;
+  peers.task.stalled = std::move(stalled);
+  peers.task.stall_note = std::chrono::milliseconds(300);
   peers.task.name = TaskName(group.rank());
   peers.task.token = "peers";
   peers.task.transport = transport;
@@ -180,6 +188,38 @@ TEST_CASE("a peer that goes ends the runs of the others, who say who it was") {
       CAPTURE(rank);
       if (rank != failing) CHECK(Contains(errors[rank], "/job:peer/task:"));
     }
+  }
+}
+
+TEST_CASE("a peer that is late is named, and the step goes on") {
+  const Watchdog watchdog;
+  for (const Transport transport : {Transport::kTcp, Transport::kShared}) {
+    Groups groups = JoinAll(2, {});
+    std::mutex mutex;
+    std::string said;
+    InThreads(2, [&](int rank) {
+      const Chain chain(DevicesOf(2));
+      Session session(
+          chain.graph,
+          OptionsOf(*groups[rank], transport, [&](std::string_view line) {
+            const std::lock_guard lock(mutex);
+            said += std::string(line) + "\n";
+          }));
+      // Until it has been said.
+      for (bool named = rank == 0; !named;) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        const std::lock_guard lock(mutex);
+        named = !said.empty();
+      }
+      const Tensor one = Tensor::Full(DType::kFloat32, {1000}, 1);
+      const Tensor got = session.Run({{chain.x, one}}, chain.y);
+      if (rank == 1) CHECK(got.At(999) == 7);
+      ThrowIfError(groups[rank]->Barrier("done"));
+    });
+    CAPTURE(said);
+    CHECK(Contains(said, " s /job:peer/task:0 has waited for '"));
+    CHECK(Contains(said, "' of /job:peer/task:1\n"));
+    CHECK_FALSE(Contains(said, ";"));  // the node alone
   }
 }
 

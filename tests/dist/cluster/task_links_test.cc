@@ -157,6 +157,33 @@ TEST_CASE("a task that says it is another is sent away") {
   CHECK(Contains(said, "/job:guest/task:1 by its certificate"));
 }
 
+TEST_CASE("a task of another version is refused, and both are named") {
+  const Watchdog watchdog;
+  std::mutex mutex;
+  std::string notes;
+  WorkerOptions options;
+  options.task = OptionsOf(WorkerName(0), Transport::kTcp);
+  options.task.note = [&](std::string_view line) {
+    const std::lock_guard lock(mutex);
+    notes.append(line);
+  };
+  const auto worker = Worker::Start(options).ValueOrThrow();
+  const Deadline soon = After(std::chrono::seconds(5));
+  Socket socket =
+      Socket::Connect("127.0.0.1", worker->port(), soon).ValueOrThrow();
+  Hello hello;
+  hello.token = options.task.token;
+  hello.version = "0";
+  hello.lane = Lane::kTask;
+  ThrowIfError(SendHello(hello, socket, soon));
+  AwaitTrue([&] {
+    const std::lock_guard lock(mutex);
+    return !notes.empty();
+  });
+  const std::lock_guard lock(mutex);
+  CHECK(notes == "refused a task: it is Sluice 0, this is " SLUICE_VERSION);
+}
+
 TEST_CASE("without certificates nothing goes beyond the loopback") {
   const Watchdog watchdog;
   WorkerOptions options;

@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <latch>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/dist/cluster/small_cut.h"
@@ -93,6 +95,51 @@ TEST_CASE("a member that makes no sense ends its own link, and nothing else") {
   }
   MESSAGE(ended << " of 150 links ended");
   CHECK(ended > 30);
+}
+
+// Has been asked, and does not answer before it may.
+class Silent final : public Task::Service {
+ public:
+  Result<Message> Called(const Task::LinkPtr&, const Message&) override {
+    asked.count_down();
+    may_answer.wait();
+    return Message{"{}", {}};
+  }
+  void Ordered(const Task::LinkPtr&, const RunKey&, uint64_t,
+               const OrderBody&) override {}
+  void Aborted(const RunKey&, const Status&) override {}
+  void Came(const Link&) override {}
+  void Gone(const Task::LinkPtr&) override {}
+
+  std::latch asked{1}, may_answer{1};
+};
+
+// Many times: whether the link's own thread comes first is left to chance.
+TEST_CASE("who waits for an answer is told when its task is stopped") {
+  const Watchdog watchdog;
+  for (int i = 0; i < 100; ++i) {
+    CAPTURE(i);
+    Silent service;
+    Task far(OptionsOf("far", Transport::kTcp), nullptr, &service);
+    const int port =
+        far.Listen(Listener::Open("127.0.0.1").ValueOrThrow()).ValueOrThrow();
+    Task near(OptionsOf("near", Transport::kTcp), nullptr, nullptr);
+    const Task::LinkPtr link =
+        near.Reach({"far", "127.0.0.1", port}, After(std::chrono::seconds(5)))
+            .ValueOrThrow();
+    Status told;
+    std::thread caller([&] {
+      told = near.Call(link, {R"({"call": "any"})", {}}).status();
+    });
+    service.asked.wait();
+    near.Stop();
+    caller.join();
+    service.may_answer.count_down();
+    CHECK(told.code() == Code::kCancelled);
+    CHECK(told.message() == "near has ended");
+    // So is who begins to afterwards.
+    CHECK_FALSE(near.Call(link, {R"({"call": "any"})", {}}).ok());
+  }
 }
 
 }  // namespace

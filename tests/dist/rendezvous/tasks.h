@@ -65,8 +65,10 @@ inline Edge EdgeOf(int number, size_t bytes, bool to_other = true) {
 class TestTask final : public Link::Owner {
  public:
   TestTask(WirePair wires, std::string peer, uint64_t peers_device,
-           std::chrono::milliseconds timeout = std::chrono::seconds(10))
-      : rendezvous(std::make_shared<LinkedRendezvous>()),
+           std::chrono::milliseconds timeout = std::chrono::seconds(10),
+           std::shared_ptr<LinkedRendezvous> meets =
+               std::make_shared<LinkedRendezvous>())
+      : rendezvous(std::move(meets)),
         link(std::make_shared<Link>(std::move(wires), std::move(peer), timeout,
                                     *this)) {
     ThrowIfError(rendezvous->Reach({peers_device}, link));

@@ -9,10 +9,15 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 
+#include "dist/servers/admission.h"
+#include "dist/servers/pace.h"
+#include "dist/servers/server.h"
 #include "models/train/hooks/hooks.h"
 #include "models/train/hooks/plateau.h"
+#include "models/train/hooks/scalar_log.h"
 #include "tests/support/centred_model.h"
 #include "tests/support/error_text.h"
 #include "tests/support/served_training.h"
@@ -288,6 +293,79 @@ TEST_CASE(
     REQUIRE(each.error == "");
   }
   CHECK(evaluated == std::vector<int64_t>{6, 12, 15, 21});
+}
+
+// Of the second batch, of one example, rank 0 has nothing.
+TEST_CASE("figures that a step does not have are not written for it") {
+  TemporaryFolder folder;
+  Task task{.spec =
+                [](int) {
+                  TrainerSpec spec = PlainSpec();
+                  spec.optimizer = [](const RunContext&) {
+                    return optimizers::Sgd(0.1);
+                  };
+                  spec.input = [](const RunContext& run) {
+                    return datasets::FromTensors(
+                               {{"x", Tensor::Full(DType::kFloat32, {5, 3}, 1)},
+                                {"label", Tensor::Zeros(DType::kInt64, {5})}})
+                        .PaddedBatch(run.batch_size);
+                  };
+                  return spec;
+                },
+            .run = ToyRun(1)};
+  task.run.batch_size = 2;
+  task.options = [&](int) {
+    return TrainingOptions{
+        .log_dir = folder / "log", .evaluate_every = 0, .log_every = 1};
+  };
+  for (const Trained& each : TrainOn(1, 2, kAnyLead, task)) {
+    REQUIRE(each.error == "");
+    CHECK(each.result.steps == 4);
+  }
+  std::map<int64_t, std::set<std::string>> names;
+  for (const ScalarRow& row : ReadScalars(folder / "log").ValueOrThrow()) {
+    if (row.set == "train") names[row.step].insert(row.name);
+  }
+  for (const char* name :
+       {"loss", "learning_rate", "accuracy", "f1", "examples_per_second"}) {
+    CAPTURE(name);
+    CHECK(names[2].contains(name));
+    const bool of_any = std::string(name) == "examples_per_second";
+    CHECK(names[4].contains(name) == of_any);
+  }
+}
+
+// As workers that are started again on a host whose clock is an hour behind.
+TEST_CASE("servers that stayed take workers whose clock is behind") {
+  for (const bool backed : {false, true}) {
+    CAPTURE(backed);
+    JobServers job(1);
+    const auto clock = std::chrono::system_clock::now().time_since_epoch();
+    const int64_t era = std::chrono::duration_cast<std::chrono::microseconds>(
+                            clock + std::chrono::hours(1))
+                            .count();
+    const auto ask = [&](const std::string& text) {
+      return job.For(5, kSync).cluster->Ask(dist::ServerName(0), text);
+    };
+    CHECK(ask(std::string(dist::kAskEra)).ValueOrThrow() == "0");
+    const std::string before =
+        backed ? dist::TextOf(dist::AdmissionCall{era, 2, 1, {}})
+               : dist::TextOf(dist::PaceCall{era, 2, 1, {}});
+    REQUIRE(ask(before).ok());
+    CHECK(ask(std::string(dist::kAskEra)).ValueOrThrow() ==
+          std::to_string(era));
+    Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1)};
+    task.options = [&](int rank) {
+      TrainingOptions options;
+      options.servers = job.For(rank, backed ? kSync : Lead(1));
+      if (backed) options.servers.backups = 1;
+      return options;
+    };
+    for (const Trained& each : TrainWith(2, task)) {
+      CHECK(each.error == "");
+      CHECK(each.result.steps == 10);
+    }
+  }
 }
 
 TEST_CASE("what cannot be is said before the first step") {

@@ -1,6 +1,6 @@
 // One of several workers is slow, and a training says which: by how long each
 // waits for the others, by its own rate where it has one, and while it is
-// waited for.
+// waited for. What steps wait for servers and stages counts.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -127,6 +127,30 @@ TEST_CASE("workers with their own speeds have rates of their own") {
   for (const double rate : all) CHECK(rate > 0);
   CHECK(rates.examples_per_second ==
         doctest::Approx(std::accumulate(all.begin(), all.end(), 0.0)));
+}
+
+TEST_CASE("a stage that waits for a slow one counts that") {
+  Rates rates;
+  Task task = SlowTask(&rates);
+  task.run = ToyRun(1);
+  task.stages = 2;
+  task.options = [](int) { return testing::Virtual(4); };
+  for (const Trained& each : TrainWith(2, task)) REQUIRE(each.error == "");
+  CHECK(rates.exchange_wait > 0.1);
+  CHECK(rates.exchange_wait <= 1);
+}
+
+TEST_CASE("what a worker waits for values of servers counts") {
+  Rates rates;
+  Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1)};
+  task.add_hooks = [&](Trainer& trainer) {
+    trainer.AddHook(std::make_unique<WholeRates>(&rates));
+  };
+  for (const Trained& each : TrainOn(1, /*workers=*/1, kSync, task)) {
+    REQUIRE(each.error == "");
+  }
+  CHECK(rates.exchange_wait > 0);
+  CHECK(rates.exchange_wait < 1);
 }
 
 class Notes : public Reporter {

@@ -2,20 +2,17 @@
 // gradients of, against a script of who does what when.
 #include <doctest/doctest.h>
 
-#include <atomic>
-#include <chrono>
 #include <filesystem>
 #include <map>
 #include <random>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "engine/runtime/trace.h"
 #include "io/summaries/event_file.h"
 #include "models/train/hooks/scalar_log.h"
 #include "tests/support/served_training.h"
+#include "tests/support/turns.h"
 
 namespace sluice {
 namespace {
@@ -28,72 +25,7 @@ using testing::TemporaryFolder;
 using testing::ToyRun;
 using testing::Trained;
 using testing::TrainOn;
-
-// Two workers of which rank 1 does so many steps as it is told to, and rank 0
-// tells it: in the middle of each of its own, and between two of them.
-class Script : public Hook, public Observer {
- public:
-  struct Round {
-    int64_t within = 0, after = 0;
-  };
-  Script(std::vector<Round> rounds, std::map<int64_t, int64_t>* staleness)
-      : rounds_(std::move(rounds)), staleness_(staleness) {}
-
-  void Begin(TrainingRun& run) override {
-    if (!run.workers().leads()) return AwaitTurn();
-    run.session().SetObserver(this);
-  }
-  void AfterStep(TrainingRun& run) override {
-    staleness_[run.workers().rank()] = run.staleness();
-    if (!run.workers().leads()) {
-      ++done_;
-      return AwaitTurn();
-    }
-    HaveDone(rounds_[static_cast<size_t>(round_++)].after);
-    halfway_ = false;
-  }
-  void End(TrainingRun& run) override { run.session().SetObserver(nullptr); }
-
-  // Of rank 0, whose variables have come when it has a product of them.
-  Status AfterInstruction(const RanInstruction& ran) override {
-    if (ran.label.node.find("logits") == std::string::npos) return {};
-    if (halfway_.exchange(true)) return {};
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    HaveDone(rounds_[static_cast<size_t>(round_)].within);
-    return {};
-  }
-
- private:
-  void AwaitTurn() const {
-    const auto all = static_cast<int64_t>(rounds_.size());
-    while (done_ < all && done_ == allowed_) Doze();
-  }
-  void HaveDone(int64_t steps) {
-    allowed_ += steps;
-    while (done_ < allowed_) Doze();
-  }
-  static void Doze() {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-
-  const std::vector<Round> rounds_;
-  std::map<int64_t, int64_t>* const staleness_;  // by rank
-  std::atomic<int64_t> allowed_{0}, done_{0};
-  std::atomic<int64_t> round_{0};
-  std::atomic<bool> halfway_{false};
-};
-
-// The one hook of all workers.
-class Forward : public Hook {
- public:
-  explicit Forward(Hook& to) : to_(to) {}
-  void Begin(TrainingRun& run) override { to_.Begin(run); }
-  void AfterStep(TrainingRun& run) override { to_.AfterStep(run); }
-  void End(TrainingRun& run) override { to_.End(run); }
-
- private:
-  Hook& to_;
-};
+using testing::Turns;
 
 // Of training.
 std::vector<double> Scalars(const std::string& log_dir,
@@ -123,20 +55,28 @@ TEST_CASE("an update is as stale as others updated since its worker has read") {
   std::mt19937 random(12);
   for (int trial = 0; trial < 3; ++trial) {
     CAPTURE(trial);
-    std::vector<Script::Round> rounds(12);
+    std::vector<Turns::Round> rounds(12);
     for (size_t left = rounds.size(); left > 0; --left) {
-      Script::Round& round = rounds[random() % rounds.size()];
+      Turns::Round& round = rounds[random() % rounds.size()];
       ++(random() % 3 == 0 ? round.after : round.within);
     }
     std::map<int64_t, int64_t> wanted;
     std::vector<double> one_by_one;
-    for (const Script::Round& round : rounds) {
+    for (const Turns::Round& round : rounds) {
       ++wanted[round.within];
       one_by_one.push_back(static_cast<double>(round.within));
     }
     const auto steps = static_cast<int64_t>(rounds.size());
     std::map<int64_t, int64_t> staleness[2];
-    Script script(std::move(rounds), staleness);
+    Turns turns(
+        std::move(rounds),
+        // Its variables have come when it has a product of them.
+        [](const InstructionLabel& ran) {
+          return ran.node.find("logits") != std::string::npos;
+        },
+        [&](TrainingRun& run) {
+          staleness[run.workers().rank()] = run.staleness();
+        });
     Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1)};
     task.run.steps = 2 * steps;
     TemporaryFolder folder;
@@ -144,9 +84,7 @@ TEST_CASE("an update is as stale as others updated since its worker has read") {
       return TrainingOptions{
           .log_dir = folder / "log", .evaluate_every = 0, .log_every = 2};
     };
-    task.add_hooks = [&](Trainer& trainer) {
-      trainer.AddHook(std::make_unique<Forward>(script));
-    };
+    task.add_hooks = [&](Trainer& trainer) { turns.AddTo(trainer); };
     for (const Trained& each : TrainOn(1 + trial, 2, kAnyLead, task)) {
       REQUIRE(each.error == "");
     }

@@ -189,5 +189,33 @@ TEST_CASE("a bad example of one leaf is found by all") {
   }
 }
 
+// Of the second batch, of one example, the last leaf alone has something.
+TEST_CASE("a bad example is its worker's whose first leaf has none") {
+  Task task = ToyTask(4, 1);
+  task.run.batch_size = 4;
+  task.spec = [](int) {
+    TrainerSpec spec = PlainSpec();
+    spec.optimizer = [](const RunContext&) { return optimizers::Sgd(0.1); };
+    spec.input = [](const RunContext& run) {
+      Tensor x = Tensor::Full(DType::kFloat32, {5, 3}, 1);
+      if (run.training()) x.data<float>()[3 * 4] = -1;
+      return datasets::FromTensors(
+                 {{"x", x}, {"label", Tensor::Zeros(DType::kInt64, {5})}})
+          .PaddedBatch(run.batch_size);
+    };
+    spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
+      ModelSpec model = testing::Plain(scope, in, run);
+      const NameScope names(scope.graph(), "trap");
+      model.loss = model.loss + 0 * Mean(Log(in["x"]));
+      return model;
+    };
+    return spec;
+  };
+  for (const Trained& each : TrainWith(2, task)) {
+    CAPTURE(each.error);
+    CHECK(Contains(each.error, "'trap/log' on rank 1 of 2 in step 2"));
+  }
+}
+
 }  // namespace
 }  // namespace sluice

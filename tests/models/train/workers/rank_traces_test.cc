@@ -19,8 +19,8 @@
 #include "models/train/hooks/hooks.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/support/error_text.h"
+#include "tests/support/served_training.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/worker_threads.h"
 
 namespace sluice {
 namespace {
@@ -49,6 +49,27 @@ TEST_CASE("how far ahead clocks are is known within bounds") {
       // A bound that says something: an exchange is no second.
       CHECK(found[i].within < 1'000'000'000);
     }
+  }
+}
+
+TEST_CASE("of who is asked for its clock it is known within bounds, too") {
+  std::mt19937_64 random(3);
+  for (int trial = 0; trial < 20; ++trial) {
+    const auto ahead =
+        static_cast<int64_t>(random() % 2'000'000'000'000) - 1'000'000'000'000;
+    CAPTURE(ahead);
+    // Each way takes a time of its own.
+    int64_t now = 1'000'000;
+    const ClockShift found = ShiftByAsking(
+        [&] {
+          now += static_cast<int64_t>(random() % 100'000);
+          const int64_t there = now + ahead;
+          now += static_cast<int64_t>(random() % 1'000'000);
+          return there;
+        },
+        [&] { return now; });
+    CHECK(std::abs(found.ahead - ahead) <= found.within);
+    CHECK(found.within < 1'000'000);
   }
 }
 
@@ -92,14 +113,46 @@ TEST_CASE("a merged trace has every piece, by one clock, in rows of its own") {
                           "the trace of rank 1 is none"));
 }
 
+TEST_CASE("in a merged trace what servers did is theirs, by rank 0's clock") {
+  ChromeTrace rank, server;
+  rank.AddSpan("/cpu:0", "row", "x", 5000, 7000);
+  server.AddSpan("/job:ps/task:0/cpu:0", "row", "x", 905'000, 907'000);
+  server.AddSpan("/job:ps/task:0/gpu:1", "row", "x", 906'000, 907'000);
+  const json merged = json::parse(MergedTrace(
+      {rank.ToJson(), server.ToJson(), server.ToJson()}, {0, 900'000, 0}, 2));
+  std::map<int, std::string> names;
+  std::map<std::string, double> begins;
+  for (const json& event : merged["traceEvents"]) {
+    if (event["name"] == "process_name") {
+      names[event["pid"]] = event["args"]["name"];
+    } else if (event["ph"] == "X") {
+      begins[names.at(event["pid"])] = event["ts"];
+    }
+  }
+  CHECK(begins == std::map<std::string, double>{{"rank 0 /cpu:0", 5},
+                                                {"ps 0 /cpu:0", 5},
+                                                {"ps 0 /gpu:1", 6},
+                                                {"ps 1 /cpu:0", 905},
+                                                {"ps 1 /gpu:1", 906}});
+  CHECK(testing::Contains(testing::ErrorOf([&] {
+                            (void)MergedTrace({rank.ToJson(), "{}"}, {0, 0}, 1);
+                          }),
+                          "the trace of ps 0 is none"));
+}
+
 class Notes : public Reporter {
  public:
   void Note(std::string_view line) override { text += line; }
   std::string text;
 };
 
-// Nobody has a result before everybody has begun.
-TEST_CASE("a profile of several workers has what all of them did") {
+// Of the profile of steps 2 to 4 of a training that is said to be `whose`.
+struct Profiled {
+  std::map<int, std::string> processes;  // by number
+  std::vector<json> ran;
+  double within = 0;  // clocks of two; microseconds
+};
+Profiled ProfileOf(int workers, int servers, const std::string& whose) {
   const testing::TemporaryFolder folder;
   Notes notes;
   testing::Task task;
@@ -113,26 +166,102 @@ TEST_CASE("a profile of several workers has what all of them did") {
   task.add_hooks = [&](Trainer& trainer) {
     trainer.AddHook(std::make_unique<Profile>(2, 4, folder / "trace.json"));
   };
-  for (const testing::Trained& trained : testing::TrainWith(3, task)) {
+  for (const testing::Trained& trained :
+       testing::TrainOn(servers, workers, testing::kSync, task)) {
     REQUIRE(trained.error == "");
   }
-  const std::string said = "clocks within ";
+  const std::string said = whose + " (clocks within ";
   REQUIRE(testing::Contains(notes.text, said));
-  const double within =  // microseconds
+  Profiled profiled;
+  profiled.within =
       2 * std::stod(notes.text.substr(notes.text.find(said) + said.size()));
-
   std::ifstream file(folder / "trace.json");
-  const json events = json::parse(file)["traceEvents"];
+  const json trace = json::parse(file);
+  for (const json& event : trace["traceEvents"]) {
+    if (event["name"] == "process_name") {
+      profiled.processes[event["pid"]] = event["args"]["name"];
+    } else if (event["ph"] == "X") {
+      profiled.ran.push_back(event);
+    }
+  }
+  return profiled;
+}
+
+// What a worker sends to its server, and that to it, has not come before it was
+// sent.
+TEST_CASE("a profile has what a parameter server did, by one clock") {
+  const Profiled profiled =
+      ProfileOf(1, 1, "by rank 0, and of the parameter servers");
+  // By tensor, and by who sends it, of each step in order.
+  using Times = std::map<std::string, std::vector<double>>;
+  std::map<std::string, Times> sent, received;
+  std::map<std::string, int> computed;  // by a server's node
+  for (const json& event : profiled.ran) {
+    const std::string op = event["name"];
+    const std::string& process = profiled.processes.at(event["pid"]);
+    const bool serves = process == "ps 0 /cpu:0";
+    if (!serves && process != "rank 0 /cpu:0") continue;
+    const std::string node = event["args"]["node"];
+    // Where it goes or comes from is behind that (graph/passes/partition.cc).
+    const std::string tensor =
+        node.substr(0, node.rfind(op == "SendStart" ? "/send_" : "/received_"));
+    const double begin = event["ts"], duration = event["dur"];
+    if (op == "SendStart") {
+      sent[serves ? "ps" : "rank"][tensor].push_back(begin);
+    } else if (op == "RecvWait") {
+      received[serves ? "rank" : "ps"][tensor].push_back(begin + duration);
+    } else if (serves && !op.starts_with("Recv") && !op.starts_with("Send")) {
+      ++computed[node];
+    }
+  }
+  for (const char* sender : {"rank", "ps"}) {
+    CAPTURE(sender);
+    int in_each = 0;  // in each of the steps
+    for (const auto& [tensor, ends] : received[sender]) {
+      CAPTURE(tensor);
+      const std::vector<double>& begins = sent[sender][tensor];
+      REQUIRE(begins.size() == ends.size());
+      for (size_t i = 0; i < ends.size(); ++i) {
+        CHECK(ends[i] + profiled.within >= begins[i]);
+      }
+      in_each += ends.size() == 3 ? 1 : 0;
+    }
+    CHECK(in_each > 0);
+  }
+  int in_each = 0;
+  for (const auto& [node, times] : computed) {
+    CHECK(times <= 3);
+    in_each += times == 3 ? 1 : 0;
+  }
+  CHECK(in_each > 0);
+}
+
+TEST_CASE("a profile is of all workers and all parameter servers") {
+  const Profiled profiled = ProfileOf(
+      2, 2, "by rank 0, and of the other ranks and the parameter servers");
+  std::set<std::string> busy;
+  for (const json& event : profiled.ran) {
+    busy.insert(profiled.processes.at(event["pid"]));
+  }
+  for (const char* process :
+       {"rank 0 /cpu:0", "rank 1 /cpu:0", "ps 0 /cpu:0", "ps 1 /cpu:0"}) {
+    CAPTURE(process);
+    CHECK(busy.count(process) == 1);
+  }
+}
+
+// Nobody has a result before everybody has begun.
+TEST_CASE("a profile of several workers has what all of them did") {
+  const Profiled profiled =
+      ProfileOf(3, 0, "by rank 0, and of the other ranks");
   std::map<int, int> rank_of;  // by process
-  for (const json& event : events) {
-    if (event["name"] != "process_name") continue;
-    const std::string name = event["args"]["name"];
-    if (name.ends_with("cpu:0")) rank_of[event["pid"]] = name.at(5) - '0';
+  for (const auto& [process, name] : profiled.processes) {
+    if (name.ends_with("cpu:0")) rank_of[process] = name.at(5) - '0';
   }
   REQUIRE(rank_of.size() == 3);
   // By node and rank, of each step in order.
   std::map<std::string, std::map<int, std::vector<double>>> begun, ended;
-  for (const json& event : events) {
+  for (const json& event : profiled.ran) {
     const std::string op = event["name"];
     const bool wait = op == "CollectiveWait";
     if (!wait && op != "AllReduceStart") continue;
@@ -154,7 +283,7 @@ TEST_CASE("a profile of several workers has what all of them did") {
       REQUIRE(begins.size() == 3);
       for (const auto& [other, ends] : ended[node]) {
         for (size_t step = 0; step < 3; ++step) {
-          CHECK(ends.at(step) + within >= begins[step]);
+          CHECK(ends.at(step) + profiled.within >= begins[step]);
         }
       }
     }
