@@ -344,11 +344,6 @@ int Run(int argc, char** argv) {
   }
   const bool by_others =
       !others.emit.form.empty() || !others.certificates.empty();
-  if (options.servers > 0 && others.emit.form == "slurm") {
-    return Fail(kUsage,
-                "--ps is for jobs that sluicerun starts, or Kubernetes: not "
-                "with --emit slurm");
-  }
   if (const std::string trouble = ElasticTrouble(options, by_others);
       !trouble.empty()) {
     return Fail(kUsage, trouble + "; sluicerun --help says more");

@@ -8,29 +8,59 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "dist/collective/group.h"
 #include "dist/collective/pieces.h"
 #include "dist/launch_info.h"
+#include "dist/mpi/mpi_group.h"
 #include "dist/net/frame.h"
 #include "engine/dtype.h"
+#include "engine/runtime/collective.h"
 #include "engine/shape.h"
 #include "engine/status.h"
 
 namespace sluice::dist {
 namespace {
 
-std::shared_ptr<Group>& Slot() {
-  static std::shared_ptr<Group> group;
+// What this process has joined, in one of the two ways; null: nothing.
+using JobGroup =
+    std::variant<std::shared_ptr<Group>, std::shared_ptr<MpiGroup>>;
+
+JobGroup& Slot() {
+  static JobGroup group;
   return group;
 }
 
-Group& Joined() {
-  if (Slot() == nullptr) {
-    throw Error(Code::kFailedPrecondition, "dist: Init has not been called");
-  }
-  return *Slot();
+// A function of the one or the other.
+template <typename Function>
+auto OfJoined(const Function& function) {
+  return std::visit(
+      [&](const auto& group) {
+        if (group == nullptr) {
+          throw Error(Code::kFailedPrecondition,
+                      "dist: Init has not been called");
+        }
+        return function(group);
+      },
+      Slot());
+}
+
+std::shared_ptr<Collective> Shared() {
+  return OfJoined(
+      [](const std::shared_ptr<Collective>& group) { return group; });
+}
+
+Collective& Joined() {
+  return *Shared();
+}
+
+void RequireFirst() {
+  const bool joined =
+      std::visit([](const auto& group) { return group != nullptr; }, Slot());
+  if (!joined) return;
+  throw Error(Code::kFailedPrecondition, "dist: Init was called before");
 }
 
 // Tensors of as many bytes, and of other shapes or dtypes, are other
@@ -41,13 +71,13 @@ std::string Signature(std::string_view name, const Tensor& tensor) {
 }
 
 // The others wait for this process, and learn why it does not come.
-[[noreturn]] void Fail(Group& group, const Status& error) {
+[[noreturn]] void Fail(Collective& group, const Status& error) {
   group.Leave(error);
-  const Status& broken = group.status().ok() ? error : group.status();
-  throw Error(broken);
+  const Status broken = group.Check();
+  throw Error(broken.ok() ? error : broken);
 }
 
-void Require(bool fits, Group& group, std::string_view verb,
+void Require(bool fits, Collective& group, std::string_view verb,
              std::string_view name, const Tensor& tensor,
              std::string_view wanted) {
   if (fits) return;
@@ -57,8 +87,8 @@ void Require(bool fits, Group& group, std::string_view verb,
 }
 
 // What `root` has in `variable`; memory for that in the others.
-Tensor ToBroadcast(Group& group, const Session& session, const Output& variable,
-                   int root) {
+Tensor ToBroadcast(Collective& group, const Session& session,
+                   const Output& variable, int root) {
   if (variable.node().part_of() > 0) {
     Fail(group, InvalidArgument(fmt::format(
                     "broadcast of variable '{}': it is a part, of which every "
@@ -76,20 +106,25 @@ Tensor ToBroadcast(Group& group, const Session& session, const Output& variable,
 }  // namespace
 
 void Init(const GroupOptions& options) {
-  if (Slot() != nullptr) {
-    throw Error(Code::kFailedPrecondition, "dist: Init was called before");
-  }
+  RequireFirst();
   std::optional<LaunchInfo> info = ReadLaunchInfo().ValueOrThrow();
   if (info && info->roster_fd >= 0) {
     throw Error(Code::kUnimplemented,
                 "dist: sluicerun --elastic is for trainings by the Trainer, "
                 "whose state goes on with those that are left");
   }
-  Slot() = info ? Group::Join(*info, options).ValueOrThrow() : Group::Alone();
+  Slot() = std::shared_ptr<Group>(
+      info ? Group::Join(*info, options).ValueOrThrow() : Group::Alone());
+}
+
+void InitByMpi(bool allow_plaintext) {
+  RequireFirst();
+  Slot() = std::shared_ptr<MpiGroup>(
+      MpiGroup::Join({.allow_plaintext = allow_plaintext}).ValueOrThrow());
 }
 
 void Shutdown() {
-  Slot().reset();
+  Slot() = JobGroup();
 }
 
 int Rank() {
@@ -99,21 +134,21 @@ int Size() {
   return Joined().size();
 }
 int LocalRank() {
-  return Joined().local_rank();
+  return OfJoined([](const auto& group) { return group->local_rank(); });
 }
 int LocalSize() {
-  return Joined().local_size();
+  return OfJoined([](const auto& group) { return group->local_size(); });
 }
 
 Tensor AllReduce(std::string_view name, const Tensor& tensor, Reduction how) {
-  Group& group = Joined();
   Tensor result = tensor.Clone();
-  ThrowIfError(group.AllReduce(Signature(name, tensor), &result, how));
+  ThrowIfError(Joined().AllReduce(Signature(name, tensor), result.dtype(),
+                                  result.raw(), result.elements(), how));
   return result;
 }
 
 Tensor AllGather(std::string_view name, const Tensor& tensor) {
-  Group& group = Joined();
+  Collective& group = Joined();
   const Shape& shape = tensor.shape();
   std::vector<int64_t> dims = {group.size()};
   if (shape.rank() > 0) dims[0] *= shape[0];
@@ -127,7 +162,7 @@ Tensor AllGather(std::string_view name, const Tensor& tensor) {
 
 Tensor ReduceScatter(std::string_view name, const Tensor& tensor,
                      Reduction how) {
-  Group& group = Joined();
+  Collective& group = Joined();
   const Shape& shape = tensor.shape();
   Require(shape.rank() > 0, group, "reduce-scatter", name, tensor,
           "a first dimension to share out");
@@ -141,7 +176,7 @@ Tensor ReduceScatter(std::string_view name, const Tensor& tensor,
 }
 
 Tensor AllToAll(std::string_view name, const Tensor& tensor) {
-  Group& group = Joined();
+  Collective& group = Joined();
   const Shape& shape = tensor.shape();
   Require(
       shape.rank() > 0 && shape[0] % group.size() == 0, group, "all-to-all",
@@ -155,7 +190,7 @@ Tensor AllToAll(std::string_view name, const Tensor& tensor) {
 }
 
 Tensor Broadcast(std::string_view name, const Tensor& tensor, int root) {
-  Group& group = Joined();
+  Collective& group = Joined();
   Tensor result = tensor.Clone();
   ThrowIfError(group.Broadcast(Signature(name, tensor), result.raw(),
                                static_cast<int64_t>(result.bytes()), root));
@@ -164,7 +199,7 @@ Tensor Broadcast(std::string_view name, const Tensor& tensor, int root) {
 
 void BroadcastVariables(Session& session, const std::vector<Output>& variables,
                         int root) {
-  Group& group = Joined();
+  Collective& group = Joined();
   std::string names;
   for (const Output& variable : variables) names += variable.name() + "\n";
   const Tensor step =
@@ -181,16 +216,17 @@ void BroadcastVariables(Session& session, const std::vector<Output>& variables,
 }
 
 void Split(std::string_view name, int color, int key) {
-  ThrowIfError(Joined().Split(name, color, key));
+  ThrowIfError(OfJoined(
+      [&](const auto& group) { return group->Split(name, color, key); }));
 }
 
 std::shared_ptr<Collective> JobCollective() {
-  (void)Joined();
-  return Slot();
+  return Shared();
 }
 
 int Join() {
-  return Joined().Follow().ValueOrThrow();
+  return OfJoined([](const auto& group) { return group->Follow(); })
+      .ValueOrThrow();
 }
 
 void Barrier(std::string_view name) {

@@ -29,12 +29,17 @@ namespace dist {
 // without a launcher the process is a job of its own. kFailedPrecondition
 // between an Init and its Shutdown. A launched process joins once.
 void Init(const GroupOptions& options = {});
+// In its place: joins those that mpirun or srun has started, through MPI alone.
+// What goes to other hosts is in the clear, and refused unless this or
+// SLUICE_ALLOW_PLAINTEXT=1 allows it. kUnavailable where there is no MPI,
+// kInvalidArgument for a process of sluicerun's. Once in a process.
+void InitByMpi(bool allow_plaintext = false);
 // Leaves; the peers' next collectives with this process fail. Nothing where
-// there was no Init.
+// there was no Init. Through MPI it waits for the others to leave, too.
 void Shutdown();
 
 // Of the processes of the job, and of those on this host. These and all below
-// are kFailedPrecondition before Init.
+// are kFailedPrecondition before Init or InitByMpi.
 int Rank();
 int Size();
 int LocalRank();

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "apps/sluicerun/certificates.h"
-#include "apps/sluicerun/remote.h"
 #include "dist/net/credentials.h"
 #include "engine/status.h"
 
@@ -24,13 +23,6 @@ bool IsLabel(std::string_view text) {
   constexpr std::string_view kInside = "abcdefghijklmnopqrstuvwxyz0123456789-";
   return !text.empty() && text.front() != '-' && text.back() != '-' &&
          text.find_first_not_of(kInside) == std::string_view::npos;
-}
-
-// "resnet50" of "build/release/bin/resnet50".
-std::string NameOf(const EmitOptions& options, const JobOptions& job) {
-  if (!options.name.empty()) return options.name;
-  const std::string& program = job.command[0];
-  return program.substr(program.rfind('/') + 1);
 }
 
 // Of a volume that is there already.
@@ -137,50 +129,10 @@ Json IndexedJob(const Pods& pods, const std::string& service, int max_restarts,
 
 }  // namespace
 
-std::string SlurmScript(const EmitOptions& options, const JobOptions& job) {
-  const std::string name = NameOf(options, job);
-  // Slurm reads its lines in ways of its own.
-  if (Quoted(name) != name) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("--job-name: '{}' is more than letters, digits and "
-                            "'_-+=./:,@%'",
-                            name));
-  }
-  std::string command;
-  for (const std::string& word : job.command) command += " " + Quoted(word);
-  std::string script = fmt::format(
-      "#!/bin/bash\n"
-      "#SBATCH --job-name={}\n"
-      "#SBATCH --ntasks={}\n"
-      "#SBATCH --open-mode=append\n"
-      "set -eu\n",
-      name, job.size);
-  if (job.allow_plaintext) {
-    script += "export SLUICE_ALLOW_PLAINTEXT=1\n";
-  } else if (!job.certificates.empty()) {
-    script += fmt::format("export SLUICE_CERTIFICATES={}\n",
-                          Quoted(job.certificates));
-  } else {
-    script += fmt::format(
-        "# What the processes know each other by, where every node finds it.\n"
-        "folder=$(mktemp -d \"$PWD/.sluice-certificates-XXXXXX\")\n"
-        "trap 'rm -rf \"$folder\"' EXIT\n"
-        "{} -n {} --make-certificates \"$folder\" --valid-days {}\n"
-        "export SLUICE_CERTIFICATES=$folder\n",
-        Quoted(job.ssh.program), job.size, options.days);
-  }
-  script += fmt::format(
-      "# The same after a requeue: a --restart is for the first start alone.\n"
-      "export SLUICE_JOB=slurm-$SLURM_JOB_ID\n"
-      "for restart in $(seq 0 {}); do\n"
-      "  code=0\n"
-      "  srun --kill-on-bad-exit=1{} || code=$?\n"
-      "  # Wrong usage, or no such program: nothing would be new.\n"
-      "  case $code in 0 | 2 | 126 | 127) break ;; esac\n"
-      "done\n"
-      "exit $code\n",
-      job.max_restarts, command);
-  return script;
+std::string NameOf(const EmitOptions& options, const JobOptions& job) {
+  if (!options.name.empty()) return options.name;
+  const std::string& program = job.command[0];
+  return program.substr(program.rfind('/') + 1);
 }
 
 std::string KubernetesManifest(const EmitOptions& options,

@@ -21,13 +21,20 @@ struct EmitOptions {
   int days = 30;  // that certificates are valid
 };
 
-// `job.command`, `size`, `max_restarts`, `allow_plaintext`, `certificates` and
-// `ssh.program`, this program, are looked at, for Kubernetes `servers`, too.
+// What the job is called there: "resnet50" of "build/release/bin/resnet50",
+// unless `options.name` says otherwise.
+std::string NameOf(const EmitOptions& options, const JobOptions& job);
+
+// `job.command`, `size`, `servers`, `max_restarts`, `allow_plaintext`,
+// `certificates` and `ssh.program`, this program, are looked at.
 // Throws Error(kInvalidArgument) for what the other would not take.
 //
 // Slurm: one task a process, of as many nodes as Slurm chooses; the nodes have
 // the user's folder of certificates, or the script makes the job's own in the
 // folder it is submitted from, which the nodes must share, and takes them away.
+// Parameter servers are tasks of the same step, which ends as a whole where one
+// fails; each task finds out on its node which it is, and tells the program by
+// SLUICE_CONFIG. A node has bash and scontrol.
 // Kubernetes: an Indexed Job, another one of parameter servers, a headless
 // Service that names the pods of both, and a Secret with certificates, the
 // user's or new ones, all as one List in JSON, which YAML contains: for

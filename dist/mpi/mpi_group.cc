@@ -6,15 +6,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "dist/collective/arguments.h"
 #include "dist/collective/reduce.h"
+#include "dist/membership/rank_name.h"
 #include "dist/mpi/gathered_trees.h"
-#include "dist/net/frame.h"
+#include "dist/other_launchers.h"
 #include "engine/caught.h"
 #include "engine/module.h"
 
@@ -22,9 +25,6 @@ namespace sluice::dist {
 namespace {
 
 constexpr char kFile[] = "libsluice_mpi.so";
-
-// Begins what a rank says that cannot go on.
-constexpr char kFailed[] = "failed: ";
 
 // Of what a function returns or throws.
 template <typename Function>
@@ -34,11 +34,6 @@ Status Caught(const Function& fn) {
   } catch (...) {
     return CaughtStatus();
   }
-}
-
-Status Said(const char* wrong) {
-  if (wrong == nullptr) return {};
-  return Unavailable(fmt::format("MPI: {}", wrong));
 }
 
 MpiElement ElementOf(DType dtype) {
@@ -81,42 +76,58 @@ Result<const MpiCalls*> LoadCalls() {
 
 }  // namespace
 
-MpiGroup::MpiGroup(const MpiCalls& calls, const MpiPlace& place)
-    : calls_(calls), place_(place) {}
+Status MpiGroup::Said(const char* wrong) {
+  if (wrong == nullptr) return {};
+  return Unavailable(fmt::format("MPI: {}", wrong));
+}
+
+MpiGroup::MpiGroup(const MpiCalls& calls, const MpiPlace& place, Owner owner)
+    : calls_(calls), place_(place), owner_(std::move(owner)) {}
 
 Result<std::unique_ptr<MpiGroup>> MpiGroup::Join(const MpiCalls& calls,
                                                  const Options& options) {
   MpiPlace place;
   SLUICE_RETURN_IF_ERROR(Said(calls.begin(&AddHalves, &place)));
-  std::unique_ptr<MpiGroup> group(new MpiGroup(calls, place));
+  std::unique_ptr<MpiGroup> group(
+      new MpiGroup(calls, place, {place.rank, place.size, ""}));
   // Of all ranks, so that none waits for one that was refused.
   uint64_t fewest_beside = static_cast<uint64_t>(place.size) -
                            static_cast<uint64_t>(place.local_size);
   if (options.allow_plaintext) fewest_beside = 0;
-  SLUICE_RETURN_IF_ERROR(Said(calls.largest(&fewest_beside, 1)));
+  SLUICE_RETURN_IF_ERROR(
+      Said(calls.largest(place.communicator, &fewest_beside, 1)));
   if (fewest_beside > 0) {
     return FailedPrecondition(
-        "MPI sends what goes to other hosts in the clear; --allow-plaintext "
-        "says that it may");
+        "MPI sends what goes to other hosts in the clear; --allow-plaintext, "
+        "or SLUICE_ALLOW_PLAINTEXT=1, says that it may");
   }
   return group;
 }
 
 Result<std::unique_ptr<MpiGroup>> MpiGroup::Join(const Options& options) {
+  for (const char* name : {"SLUICE_RANK", "SLUICE_SERVER"}) {
+    if (std::getenv(name) == nullptr) continue;
+    return InvalidArgument(
+        "MPI is for processes that mpirun or srun starts; sluicerun's are "
+        "connected otherwise");
+  }
+  SLUICE_ASSIGN_OR_RETURN(const bool plaintext, PlaintextAllowed());
   SLUICE_ASSIGN_OR_RETURN(const MpiCalls* const calls, LoadCalls());
-  return Join(*calls, options);
+  return Join(*calls,
+              {.allow_plaintext = options.allow_plaintext || plaintext});
 }
 
 MpiGroup::~MpiGroup() {
-  MutexLock lock(mutex_);
+  if (!owner_.part.empty()) return;  // the job's has ended it
   // Else MPI would wait here for those who wait there.
-  if (broken_.ok()) (void)Agree("its end").ok();
+  End({});
   (void)calls_.end();
 }
 
 // A rank that cannot go on says so in place of what it was to do.
 template <typename Signature, typename Prepare, typename Body>
-Status MpiGroup::Collective(Signature signature, Prepare prepare, Body body) {
+Status MpiGroup::Collective(Signature signature, Prepare prepare, Body body,
+                            const std::optional<Sum>& sum) {
   MutexLock lock(mutex_);
   if (!broken_.ok()) return broken_;
   const auto begin = std::chrono::steady_clock::now();
@@ -125,55 +136,54 @@ Status MpiGroup::Collective(Signature signature, Prepare prepare, Body body) {
     what = signature();
     return prepare();
   });
-  broken_ = Agree(ready.ok() ? what : kFailed + ready.message());
-  if (!ready.ok()) broken_ = ready;
-  if (broken_.ok()) broken_ = Caught(body);
+  if (Begin(ready, what, sum).ok()) broken_ = Known(Caught(body));
   const std::chrono::duration<double> taken =
       std::chrono::steady_clock::now() - begin;
   seconds_ += taken.count();
   return broken_;
 }
 
-// That all have called it makes it a barrier, too.
-Status MpiGroup::Agree(const std::string& signature) {
-  if (place_.size == 1) return {};
-  const uint64_t key = Key(signature);
-  uint64_t largest[] = {key, ~key};
-  SLUICE_RETURN_IF_ERROR(Said(calls_.largest(largest, 2)));
-  if (largest[0] == ~largest[1]) return {};
-  return Caught([&] { return Difference(signature); });
+Status MpiGroup::Begin(const Status& ready, const std::string& signature,
+                       const std::optional<Sum>& sum) {
+  ++run_;
+  broken_ = Caught([&] {
+    return Agree(
+        ready.ok() ? signature : std::string(kFailed) + ready.message(), sum);
+  });
+  if (!ready.ok()) broken_ = ready;
+  broken_ = Known(std::move(broken_));
+  return broken_;
 }
 
-// What they are at, once it is known that they differ.
-Status MpiGroup::Difference(const std::string& signature) const {
-  constexpr size_t kLongest = 240;
-  std::string all(kLongest * static_cast<size_t>(place_.size), '\0');
-  std::string mine = signature.substr(0, kLongest);
-  mine.resize(kLongest);
-  SLUICE_RETURN_IF_ERROR(
-      Said(calls_.all_gather(mine.data(), kLongest, all.data())));
-  std::vector<std::string> texts;
-  for (size_t rank = 0; rank < static_cast<size_t>(place_.size); ++rank) {
-    const char* const text = &all[kLongest * rank];
-    texts.emplace_back(text, strnlen(text, kLongest));
-    if (texts.back().starts_with(kFailed)) {
-      return Unavailable(
-          fmt::format("rank {} of {} {}", rank, place_.size, texts.back()));
+// At once, since some wait for this rank here, and others in a part.
+void MpiGroup::End(const Status& failure) {
+  std::vector<std::thread> beside;
+  for (const auto& part : parts_) {
+    MpiGroup* const group = part.second.get();
+    try {
+      beside.emplace_back([group, &failure] { group->End(failure); });
+    } catch (...) {
+      group->End(failure);
     }
   }
-  const auto other =
-      std::find_if(texts.begin() + 1, texts.end() - 1,
-                   [&](const std::string& text) { return text != texts[0]; });
-  return FailedPrecondition(fmt::format(
-      "ranks are at different collectives: rank 0 of {} at {}, rank {} at {}",
-      place_.size, texts[0], other - texts.begin(), *other));
+  {
+    MutexLock lock(mutex_);
+    if (broken_.ok()) {
+      (void)Begin(failure, "its end").ok();
+      broken_ = Known(Caught([&] {
+        const std::string who = RankName(place_.rank, place_.size);
+        return failure.ok()
+                   ? FailedPrecondition(who + " has ended")
+                   : Status(failure.code(), fmt::format("{} failed: {}", who,
+                                                        failure.message()));
+      }));
+    }
+  }
+  for (std::thread& thread : beside) thread.join();
 }
 
 void MpiGroup::Leave(const Status& failure) {
-  MutexLock lock(mutex_);
-  if (!broken_.ok()) return;
-  (void)Agree(kFailed + failure.message()).ok();
-  broken_ = failure;
+  End(failure);
 }
 
 Status MpiGroup::Reduce(DType dtype, void* data, int64_t count, Reduction how) {
@@ -182,7 +192,8 @@ Status MpiGroup::Reduce(DType dtype, void* data, int64_t count, Reduction how) {
       SizeOf(dtype) == 2;  // whose sum may be beyond their range
   if (mean && halves) DivideBy(dtype, data, count, place_.size);
   if (place_.size > 1) {
-    SLUICE_RETURN_IF_ERROR(Said(calls_.sum(ElementOf(dtype), data, count)));
+    SLUICE_RETURN_IF_ERROR(
+        Said(calls_.sum(place_.communicator, ElementOf(dtype), data, count)));
   }
   if (mean && !halves) DivideBy(dtype, data, count, place_.size);
   return {};
@@ -197,7 +208,7 @@ Status MpiGroup::AllReduce(std::string_view name, DType dtype, void* data,
                            count, NameOf(dtype));
       },
       [&] { return CheckReduction(dtype, count, how); },
-      [&] { return Reduce(dtype, data, count, how); });
+      [&] { return Reduce(dtype, data, count, how); }, Sum{dtype, count, how});
 }
 
 Status MpiGroup::ReduceScatter(std::string_view name, DType dtype, void* data,
@@ -240,8 +251,9 @@ Status MpiGroup::SumTree(std::string_view name, DType dtype, int64_t leaves,
             std::memcpy(trees->Mine(i),
                         static_cast<const std::byte*>(sums[i]) + begin, bytes);
           }
-          SLUICE_RETURN_IF_ERROR(Said(
-              calls_.all_gather(trees->Mine(0), trees->each(), trees->all())));
+          SLUICE_RETURN_IF_ERROR(
+              Said(calls_.all_gather(place_.communicator, trees->Mine(0),
+                                     trees->each(), trees->all())));
           std::memcpy(static_cast<std::byte*>(result) + begin,
                       trees->Added(bytes), bytes);
         }
@@ -259,7 +271,7 @@ Status MpiGroup::Broadcast(std::string_view name, void* data, int64_t bytes,
       [&] { return CheckRoot(bytes, root, place_.size); },
       [&]() -> Status {
         if (place_.size == 1) return {};
-        return Said(calls_.broadcast(data, bytes, root));
+        return Said(calls_.broadcast(place_.communicator, data, bytes, root));
       });
 }
 
@@ -270,7 +282,7 @@ Status MpiGroup::AllGather(std::string_view name, const void* mine,
       [&] { return CheckEach(each); },
       [&]() -> Status {
         if (each == 0) return {};
-        return Said(calls_.all_gather(mine, each, all));
+        return Said(calls_.all_gather(place_.communicator, mine, each, all));
       });
 }
 
@@ -288,8 +300,8 @@ Status MpiGroup::AllToAll(std::string_view name, const void* mine, int64_t each,
       },
       [&]() -> Status {
         if (each == 0) return {};
-        return Said(
-            calls_.all_to_all(mine == all ? apart.data() : mine, each, all));
+        return Said(calls_.all_to_all(
+            place_.communicator, mine == all ? apart.data() : mine, each, all));
       });
 }
 

@@ -4,11 +4,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "dist/mpi/calls.h"
+#include "engine/dtype.h"
 #include "engine/runtime/collective.h"
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
@@ -20,7 +24,7 @@ namespace dist {
 // MPI sums tensors of different names and lengths without a word. So before
 // each collective all ranks compare two numbers made of its name, dtype, count,
 // reduction and root; where these differ, every rank gets kFailedPrecondition
-// that names two of them.
+// that names two of them (agree.cc).
 //
 // What Group (dist/collective/group.h) has and this has not: a rank that dies
 // ends the job, which is mpirun's doing; one that stops is waited for, however
@@ -37,7 +41,8 @@ class MpiGroup final : public Collective {
   static Result<std::unique_ptr<MpiGroup>> Join(const MpiCalls& calls,
                                                 const Options& options);
   // The same with libsluice_mpi.so. Unavailable says in a line why there is no
-  // MPI.
+  // MPI. kInvalidArgument for a process of sluicerun's, which would be alone.
+  // SLUICE_ALLOW_PLAINTEXT=1 allows, too.
   static Result<std::unique_ptr<MpiGroup>> Join(const Options& options);
   // Waits for the others to leave, too: those in a collective are told that
   // this rank has ended.
@@ -70,25 +75,76 @@ class MpiGroup final : public Collective {
   Status Check() override;
   double seconds() const override;
 
-  // Waits until the others can be told.
+  // As Group's, by MPI_Comm_split: a communicator, and so an order, of its own,
+  // for another thread than this group's. One Split at a time in a process. An
+  // error of the part says whose it is, and does not break this group.
+  Status Split(std::string_view name, int color, int key = 0);
+  MpiGroup* Subgroup(std::string_view name) override;
+  // As Group's.
+  Result<int> Follow();
+
+  // Waits until the others can be told, in parts of this, too.
   void Leave(const Status& failure) override;
 
  private:
-  MpiGroup(const MpiCalls& calls, const MpiPlace& place);
+  // Whose it is.
+  struct Owner {
+    int job_rank, job_size;  // this process among all
+    std::string part;        // for errors: its name and ranks; or empty
+  };
+  // An all-reduce, as those must know it that take part with zeros.
+  struct Sum {
+    DType dtype;
+    int64_t count;
+    Reduction how;
+  };
+  // What a rank says it is at, where all have to know.
+  struct Account;
+  // Begins what one says that cannot go on.
+  static constexpr std::string_view kFailed = "failed: ";
+
+  MpiGroup(const MpiCalls& calls, const MpiPlace& place, Owner owner);
+
+  static Status Said(const char* wrong);
+  // With the name of the part that it is of.
+  Status Known(Status error) const {
+    return owner_.part.empty() || error.ok() ? error
+                                             : error.WithContext(owner_.part);
+  }
 
   // Runs a collective's body where all ranks are at the same, and `prepare` has
   // failed on none. Any error is that of all later calls.
   template <typename Signature, typename Prepare, typename Body>
-  Status Collective(Signature signature, Prepare prepare, Body body);
-  Status Agree(const std::string& signature) REQUIRES(mutex_);
-  Status Difference(const std::string& signature) const;
+  Status Collective(Signature signature, Prepare prepare, Body body,
+                    const std::optional<Sum>& sum = {});
+  // A collective's beginning: returns when all ranks are at it. `ready`: why
+  // this one cannot go on, which is then everyone's error.
+  Status Begin(const Status& ready, const std::string& signature,
+               const std::optional<Sum>& sum = {}) REQUIRES(mutex_);
+  // Those of agree.cc have no part's name in their errors.
+  Status Agree(const std::string& signature,
+               const std::optional<Sum>& sum = {}) const;
+  Result<std::vector<Account>> Exchange(const Account& own) const;
+  // What those do next that have not joined; nullopt: all have.
+  Result<std::optional<Sum>> HearNext() const;
+  Result<int> FollowToEnd() REQUIRES(mutex_);
+  // Null where this rank is in none.
+  Result<std::unique_ptr<MpiGroup>> FormPart(std::string_view name, int color,
+                                             int key) REQUIRES(mutex_);
   Status Reduce(DType dtype, void* data, int64_t count, Reduction how);
+  // Tells the others, here and in parts, that this rank will do no more: ok,
+  // for it has ended.
+  void End(const Status& failure);
 
   const MpiCalls& calls_;
   const MpiPlace place_;
+  const Owner owner_;
   mutable Mutex mutex_;
   Status broken_ GUARDED_BY(mutex_);
   double seconds_ GUARDED_BY(mutex_) = 0;
+  uint64_t run_ GUARDED_BY(mutex_) = 0;  // collectives begun
+  // Changed by Split alone, which has no other of this group's calls beside.
+  std::vector<std::pair<std::string, std::unique_ptr<MpiGroup>>> parts_;
 };
 
 }  // namespace dist

@@ -51,6 +51,15 @@ TEST_CASE("dist: nothing works before Init, which comes once") {
   CHECK(CodeOf([] { dist::Size(); }) == Code::kFailedPrecondition);
 }
 
+TEST_CASE("dist: a process of sluicerun's is in no MPI") {
+  setenv("SLUICE_RANK", "0", 1);
+  CHECK(CodeOf([] { dist::InitByMpi(); }) == Code::kInvalidArgument);
+  unsetenv("SLUICE_RANK");
+  dist::Init();  // that was none
+  CHECK(CodeOf([] { dist::InitByMpi(); }) == Code::kFailedPrecondition);
+  dist::Shutdown();
+}
+
 TEST_CASE("dist: a process without a launcher is a job of its own") {
   dist::Init();
   CHECK(dist::Rank() == 0);

@@ -2,24 +2,33 @@
 // makes for Slurm, with a stand-in that does as its documentation says.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dist/net/tls.h"
 #include "tests/apps/sluicerun/deployed.h"
 #include "tests/support/error_text.h"
 #include "tests/support/launched.h"
+#include "tests/support/net_hosts.h"
 #include "tests/support/newest_tensors.h"
 #include "tests/support/program.h"
+#include "tests/support/required.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 using testing::CheckError;
 using testing::CheckSameTensors;
 using testing::Contains;
@@ -57,31 +66,78 @@ TEST_CASE("certificates are a new folder's, and each key its owner's") {
              "is not an empty folder");
 }
 
-// Slurm's: as many tasks as it was asked for, and the first that fails ends
-// them.
-constexpr char kSrun[] =
-    "#!/bin/bash\n"
-    "[ \"$1\" = --kill-on-bad-exit=1 ] || exit 99; shift\n"
-    "echo run >> $STARTS\n"
-    "for i in 0 1; do SLURM_PROCID=$i SLURM_LOCALID=$i \"$@\" & pids[$i]=$!; "
-    "done\n"
-    "code=0; for pid in ${pids[@]}; do wait $pid || code=$?; done\n"
-    "exit $code\n";
+// Slurm's: as many tasks as it was asked for, on each node so many, behind the
+// words that lead there; the first that fails ends them.
+constexpr char kSrun[] = R"(#!/bin/bash
+ends=no tasks=$SLURM_STEP_NUM_TASKS
+while [[ $1 == --* ]]; do
+  case $1 in
+    --kill-on-bad-exit=1) ends=yes ;;
+    --ntasks=*) tasks=${1#*=} ;;
+    *) exit 99 ;;
+  esac
+  shift
+done
+[[ $ends == yes && $tasks == "$SLURM_STEP_NUM_TASKS" ]] || exit 99
+export SLURM_STEP_ID=0 SLURM_NODEID=0 SLURM_PROCID=0 SLURM_LOCALID
+[[ ! -e $STARTS ]] || SLURM_STEP_ID=$(wc -l <"$STARTS")
+echo run >>"$STARTS"
+for count in $COUNTS; do
+  inside=INSIDE_$SLURM_NODEID
+  for ((SLURM_LOCALID = 0; SLURM_LOCALID < count; ++SLURM_LOCALID)); do
+    ${!inside} "$@" &
+    pids+=($!)
+    SLURM_PROCID=$((SLURM_PROCID + 1))
+  done
+  SLURM_NODEID=$((SLURM_NODEID + 1))
+done
+first=0
+for _ in "${pids[@]}"; do
+  wait -n
+  code=$?
+  ((code != 0 && first == 0)) || continue
+  first=$code
+  kill "${pids[@]}"
+done
+exit $first
+)";
 
-// Of a script of the launcher's; the stand-in's environment is a node's with
-// two tasks.
-Outcome Sbatch(const TemporaryFolder& folder, const std::string& script) {
+constexpr char kScontrol[] = R"(#!/bin/bash
+[[ "$*" == 'show hostnames n[1-9]' ]] || exit 99
+printf '%s\n' $HOSTS
+)";
+
+// What Slurm has given a job: how many tasks each node has.
+struct Allocation {
+  std::vector<int> counts = {2};
+  std::string as_slurm_says = "2";
+  Words hosts = {"127.0.0.1"};
+  std::vector<Words> inside = {};  // a node's words; none: all are this host
+};
+
+// Of a script of the launcher's; the stand-in's environment is a node's.
+Outcome Sbatch(const TemporaryFolder& folder, const std::string& script,
+               const Allocation& given = {}) {
   Write(folder / "srun", kSrun, 0700);
+  Write(folder / "scontrol", kScontrol, 0700);
   Write(folder / "script", script, 0700);
+  std::string inside;
+  for (size_t node = 0; node < given.inside.size(); ++node) {
+    inside += fmt::format("INSIDE_{}='{}' ", node,
+                          fmt::join(given.inside[node], " "));
+  }
   return RunProgram(
       "/bin/sh",
-      {"-c", fmt::format("cd {0} && env PATH={0}:$PATH STARTS={0}/starts "
-                         "SLURM_JOB_ID=71 SLURM_STEP_ID=0 SLURM_NODEID=0 "
-                         "SLURM_STEP_NUM_TASKS=2 SLURM_STEP_TASKS_PER_NODE=2 "
-                         "SLURM_STEP_NODELIST=localhost "
-                         "SLUICE_COORDINATOR=127.0.0.1:{1} "
-                         "./script",
-                         folder.path(), 20000 + getpid() % 10000)});
+      {"-c", fmt::format(
+                 "cd {0} && env PATH={0}:$PATH STARTS={0}/starts COUNTS='{1}' "
+                 "HOSTS='{2}' {3} SLURM_JOB_ID={4} SLURM_STEP_NUM_TASKS={5} "
+                 "SLURM_STEP_TASKS_PER_NODE='{6}' "
+                 "SLURM_STEP_NODELIST='n[1-9]' "
+                 "SLUICE_COORDINATOR=127.0.0.1:{7} ./script",
+                 folder.path(), fmt::join(given.counts, " "),
+                 fmt::join(given.hosts, " "), inside, getpid(),
+                 std::accumulate(given.counts.begin(), given.counts.end(), 0),
+                 given.as_slurm_says, 20000 + getpid() % 10000)});
 }
 
 TEST_CASE("a script for Slurm trains what the launcher's job does") {
@@ -114,6 +170,115 @@ TEST_CASE("a script for Slurm starts a job again that has failed") {
   }
 }
 
+// Two nodes where there may be such, else one.
+TEST_CASE("a script for Slurm trains with parameter servers") {
+  if (!dist::HasTls()) return;
+  const testing::NetHosts hosts(233, 2);
+  std::vector<Allocation> allocations = {{{4}, "4"}};
+  if (hosts.made()) {
+    allocations.push_back({{2, 2},
+                           "2(x2)",
+                           {hosts.AddressOf(0), hosts.AddressOf(1)},
+                           {hosts.Inside(0), hosts.Inside(1)}});
+  } else {
+    testing::SkipForHosts("no network name spaces to be made");
+  }
+  const Words servers = {"--ps", "2"}, strategy = {"--strategy", "ps"};
+  const testing::TensorsByName wanted = TrainedByLauncher(servers, strategy);
+  for (const Allocation& allocation : allocations) {
+    CAPTURE(allocation.as_slurm_says);
+    const TemporaryFolder folder;
+    const Outcome script = RunProgram(
+        kLauncher,
+        Joined(Joined(Joined(servers, {"-n", "2", "--emit", "slurm"}),
+                      Training(folder / "log")),
+               strategy));
+    CAPTURE(script.err);
+    REQUIRE(script.code == 0);
+    CHECK(Contains(script.out, "#SBATCH --ntasks=4\n"));
+    const Outcome ran = Sbatch(folder, script.out, allocation);
+    CAPTURE(ran.err);
+    CHECK(ran.code == 0);
+    CHECK(testing::Lines(TextOf(folder / "starts")) == 1);
+    CheckSameTensors(NewestTensors(folder / "log"), wanted);
+  }
+}
+
+// Each task notes who it was told to be, and where it is.
+TEST_CASE("Slurm's tasks are one cluster, with servers dealt to its nodes") {
+  struct Case {
+    Allocation given;
+    int servers;
+    std::string worker_hosts, server_hosts;  // of the cluster, in order
+  };
+  for (const auto& [given, servers, worker_hosts, server_hosts] :
+       std::vector<Case>{
+           {{{3}, "3", {"a"}}, 1, "aa", "a"},
+           {{{2, 2}, "2(x2)", {"a", "b"}}, 2, "ab", "ab"},
+           {{{12, 12, 1}, "12(x2),1", {"a", "b", "c"}},
+            4,
+            "aaaaaaaaaabbbbbbbbbbb",
+            "aabc"},
+           {{{1, 2, 1}, "1,2,1", {"a", "b", "c"}}, 3, "b", "abc"}}) {
+    CAPTURE(given.as_slurm_says);
+    const TemporaryFolder folder;
+    const int tasks =
+        std::accumulate(given.counts.begin(), given.counts.end(), 0);
+    const Outcome script = RunProgram(
+        kLauncher,
+        {"-n", std::to_string(tasks - servers), "--ps", std::to_string(servers),
+         "--allow-plaintext", "--emit", "slurm", "/bin/sh", "-c",
+         "echo \"$SLUICE_CONFIG\" > told-$SLURM_PROCID; "
+         "echo $SLURM_NODEID ${SLURM_STEP_ID-none} \"$1\" > is-$SLURM_PROCID",
+         "sh", "a 'b' $c"});
+    CAPTURE(script.err);
+    REQUIRE(script.code == 0);
+    const Outcome ran = Sbatch(folder, script.out, given);
+    CAPTURE(ran.err);
+    REQUIRE(ran.code == 0);
+    json cluster;
+    std::set<std::string> seen;
+    for (int task = 0; task < tasks; ++task) {
+      const json told =
+          json::parse(TextOf(folder / fmt::format("told-{}", task)));
+      if (cluster.is_null()) cluster = told["cluster"];
+      CHECK(told["cluster"] == cluster);
+      const std::string at = cluster[told["task"]["type"].get<std::string>()]
+                                    [told["task"]["index"].get<size_t>()];
+      CHECK(seen.insert(at).second);
+      // At its own node, and nothing that Slurm says of its rank.
+      const size_t node = std::find(given.hosts.begin(), given.hosts.end(),
+                                    at.substr(0, at.find(':'))) -
+                          given.hosts.begin();
+      CHECK(TextOf(folder / fmt::format("is-{}", task)) ==
+            fmt::format("{} none a 'b' $c\n", node));
+    }
+    const auto hosts_of = [&](const char* job) {
+      std::string hosts;
+      for (const json& at : cluster[job]) hosts += at.get<std::string>()[0];
+      return hosts;
+    };
+    CHECK(hosts_of("worker") == worker_hosts);
+    CHECK(hosts_of("ps") == server_hosts);
+  }
+}
+
+TEST_CASE(
+    "where a worker of Slurm's fails its servers end, and all begin anew") {
+  const TemporaryFolder folder;
+  const Outcome script = RunProgram(
+      kLauncher,
+      {"-n", "2", "--ps", "1", "--allow-plaintext", "--max-restarts", "2",
+       "--emit", "slurm", "/bin/sh", "-c",
+       "case $SLUICE_CONFIG in *'\"task\":{\"type\":\"worker\",\"index\":1}'*) "
+       "exit 3 ;; esac; exec sleep 1000"});
+  REQUIRE(script.code == 0);
+  const Outcome ran = Sbatch(folder, script.out, {{3}, "3"});
+  CAPTURE(ran.err);
+  CHECK(ran.code == 3);
+  CHECK(testing::Lines(TextOf(folder / "starts")) == 3);
+}
+
 TEST_CASE("what others would not take is one line") {
   const Words emit = {"-n", "12", "--emit", "kubernetes", "--image", "i"};
   for (const auto& [words, part] :
@@ -132,9 +297,6 @@ TEST_CASE("what others would not take is one line") {
   }
   CheckError(RunProgram(kLauncher, {"-n", "2", "--image", "i", "p"}),
              "sluicerun", 2, "--emit");
-  CheckError(
-      RunProgram(kLauncher, {"-n", "2", "--ps", "1", "--emit", "slurm", "p"}),
-      "sluicerun", 2, "not with --emit slurm");
   CheckError(RunProgram(kLauncher, {"--make-certificates", "d"}), "sluicerun",
              2, "--processes");
 }

@@ -1,13 +1,27 @@
 // Programs whose processes mpirun has started, through MPI.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "dist/dist.h"
+#include "engine/status.h"
+#include "engine/tensor.h"
+#include "graph/builder.h"
+#include "graph/ops/collective.h"
+#include "graph/session/session.h"
 #include "tests/places.h"
+#include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/newest_tensors.h"
 
@@ -101,6 +115,155 @@ TEST_CASE("under mpirun processes that were started differently end") {
       kMpirun, {"--oversubscribe", "-np", "2", "/bin/sh", "-c", command});
   CHECK(outcome.code != 0);
   CHECK(Contains(outcome.err, "of rank 1 of 2 is another than that of rank 0"));
+}
+
+// This program's case of that name as four processes, which say when they are
+// done.
+void CheckVerbs(const std::string& test_case) {
+  CAPTURE(test_case);
+  const Outcome outcome = RunProgram(
+      kMpirun, {"--oversubscribe", "-np", "4",
+                std::string(SLUICE_BIN_DIR) + "/apps_tests", "--no-skip",
+                "--minimal", "--test-case=" + test_case});
+  CAPTURE(outcome.out);
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 0);
+  for (int rank = 0; rank < 4; ++rank) {
+    CHECK(Contains(outcome.out, fmt::format("rank {} of 4 is done", rank)));
+  }
+}
+
+void SayDone() {
+  std::printf("rank %d of %d is done\n", dist::Rank(), dist::Size());
+}
+
+TEST_CASE("rank: verbs through MPI" * doctest::skip()) {
+  dist::InitByMpi();
+  const int rank = dist::Rank();
+  REQUIRE(dist::Size() == 4);
+  CHECK(dist::LocalRank() == rank);
+  CHECK(dist::LocalSize() == 4);
+  const auto mine = static_cast<float>(rank);
+  CHECK(dist::AllReduce("mean", Tensor::Scalar(mine)).At(0) == 1.5);
+  CHECK(dist::AllReduce("sum", Tensor::Scalar(int64_t{rank}), Reduction::kSum)
+            .IntAt(0) == 6);
+  CHECK(dist::AllGather("all", Tensor::Scalar(mine))
+            .BitEqual(Tensor::Array<float>({4}, {0, 1, 2, 3})));
+  CHECK(dist::Broadcast("last", Tensor::Scalar(mine), 3).At(0) == 3);
+  const Tensor own = dist::ReduceScatter(
+      "rows", Tensor::Array<float>({4}, {mine, mine + 1, mine + 2, mine + 3}));
+  CHECK(own.BitEqual(Tensor::Array<float>({1}, {mine + 1.5F})));
+  const Tensor dealt = dist::AllToAll(
+      "dealt",
+      Tensor::Array<float>({4}, {mine, mine + 10, mine + 20, mine + 30}));
+  CHECK(dealt.BitEqual(Tensor::Array<float>(
+      {4}, {10 * mine, 10 * mine + 1, 10 * mine + 2, 10 * mine + 3})));
+  // Those that have data, and those that have none.
+  for (int batch = 0; batch < rank; ++batch) {
+    const Tensor sum =
+        dist::AllReduce("x", Tensor::Scalar(int64_t{1}), Reduction::kSum);
+    CHECK(sum.IntAt(0) == 3 - batch);
+  }
+  CHECK(dist::Join() == 3);
+  dist::Barrier();
+  SayDone();
+  dist::Shutdown();
+}
+
+TEST_CASE("rank: parts through MPI" * doctest::skip()) {
+  dist::InitByMpi();
+  const int rank = dist::Rank();
+  dist::Split("rows", rank / 2, /*key=*/-rank);
+  dist::Split("columns", rank % 2);
+  dist::Split("first", rank == 0 ? 0 : -1);
+  {
+    const std::shared_ptr<Collective> job = dist::JobCollective();
+    CHECK(job->Subgroup("rows")->rank() == 1 - rank % 2);
+    CHECK(job->Subgroup("columns")->rank() == rank / 2);
+    CHECK((job->Subgroup("first") != nullptr) == (rank == 0));
+    // Ranks come to them in different orders, and go on by themselves.
+    std::array<bool, 3> right = {true, true, true};
+    const auto often = [&](size_t which, Collective& group, int64_t wanted,
+                           bool late) {
+      if (late) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      for (int run = 0; run < 100 && right[which]; ++run) {
+        std::vector<int64_t> sums(run % 2 == 0 ? 3 : 20'000, rank + 1);
+        right[which] =
+            group
+                .AllReduce("x", DType::kInt64, sums.data(),
+                           static_cast<int64_t>(sums.size()), Reduction::kSum)
+                .ok() &&
+            sums.front() == wanted && sums.back() == wanted;
+      }
+    };
+    std::thread row([&] {
+      often(0, *job->Subgroup("rows"), rank < 2 ? 3 : 7, rank % 2 == 1);
+    });
+    std::thread column([&] {
+      often(1, *job->Subgroup("columns"), rank % 2 == 0 ? 4 : 6, rank < 2);
+    });
+    often(2, *job, 10, rank == 2);
+    row.join();
+    column.join();
+    for (const bool each : right) CHECK(each);
+    // And the ops of a graph.
+    Graph graph;
+    const Output weight =
+        graph.Variable("w", Filled(static_cast<float>(rank), {}));
+    const Output gathered = AllGather(
+        graph.Constant(Tensor::Array<int64_t>({1}, {rank})), "g", "columns");
+    Session session(graph, {.collective = job});
+    session.Initialize();
+    dist::BroadcastVariables(session, graph.Variables(), /*root=*/2);
+    CHECK(session.Read(weight).At(0) == 2);
+    CHECK(session.Run({}, gathered)
+              .BitEqual(Tensor::Array<int64_t>({2}, {rank % 2, rank % 2 + 2})));
+  }
+  SayDone();
+  dist::Shutdown();
+}
+
+TEST_CASE("rank: errors through MPI" * doctest::skip()) {
+  dist::InitByMpi();
+  const int rank = dist::Rank();
+  dist::Split("rows", rank / 2);
+  const std::string name = rank == 1 ? "b" : "a";
+  const Status row = dist::JobCollective()->Subgroup("rows")->Barrier(name);
+  CHECK(row.ok() == (rank >= 2));
+  CHECK((rank >= 2 ||
+         Contains(row.message(),
+                  "group 'rows' of ranks 0, 1 of 4: ranks are at different "
+                  "collectives: rank 0 of 2 at barrier 'a', rank 1 at barrier "
+                  "'b'")));
+  dist::Barrier();  // that is none of theirs
+  std::string error;
+  try {
+    dist::AllToAll("t", Tensor::Zeros(DType::kInt32, {rank == 2 ? 3 : 4}));
+  } catch (const Error& failed) {
+    error = failed.what();
+  }
+  CHECK(error ==
+        "rank 2 of 4 failed: all-to-all 't' of shape [3]: wanted a first "
+        "dimension that is a multiple of 4");
+  SayDone();
+  dist::Shutdown();
+}
+
+// As programs that return from main.
+TEST_CASE("rank: no end through MPI" * doctest::skip()) {
+  dist::InitByMpi();
+  dist::Split("rows", dist::Rank() / 2);
+  CHECK(dist::AllReduce("ranks", Tensor::Scalar(1.0F), Reduction::kSum).At(0) ==
+        4);
+  SayDone();
+}
+
+TEST_CASE("under mpirun programs of verbs reduce, split and learn of errors") {
+  if (!HasMpi()) return;
+  CheckVerbs("rank: verbs through MPI");
+  CheckVerbs("rank: parts through MPI");
+  CheckVerbs("rank: errors through MPI");
+  CheckVerbs("rank: no end through MPI");
 }
 
 TEST_CASE("what MPI is not for is said") {

@@ -369,9 +369,6 @@ TEST_CASE("what does not go together is one line") {
   for (const std::string& word : OnMnist("train", {})) ring.push_back(word);
   refused(testing::RunProgram(kLauncher, ring), 1,
           "which only --strategy ps uses");
-  refused(testing::RunProgram(kLauncher, {"-n", "2", "--ps", "1", "--emit",
-                                          "slurm", testing::kMnist, "train"}),
-          2, "--ps is for jobs that sluicerun starts");
   refused(testing::RunProgram(kLauncher, {"-n", "1", "--ps", "0", "true"}), 2,
           "--ps");
   Words eval = {"-n", "1", "--ps", "1", testing::kMnist};

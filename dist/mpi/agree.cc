@@ -1,0 +1,149 @@
+// Whether all ranks are at the same collective, before it begins.
+//
+// Each has a number of what it is at, the hash of a text, and all learn the
+// largest of these and of their complements, which are complements only where
+// all are the same. A rank that has joined (Follow) gives 0 for both, so that
+// it changes neither, and a third number that says so. Where the first two
+// differ, or some have joined, all tell each other what they are at.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dist/membership/rank_name.h"
+#include "dist/mpi/mpi_group.h"
+#include "dist/net/frame.h"
+#include "engine/caught.h"
+
+namespace sluice::dist {
+
+// As bytes, to other processes of the same program.
+struct MpiGroup::Account {
+  static constexpr size_t kLongest = 240;
+
+  int64_t joined = 0;   // 1: it is at nothing
+  int64_t reduces = 0;  // 1: an all-reduce, which the next three are of
+  int64_t dtype = 0, how = 0, count = 0;
+  char text[kLongest] = {};
+
+  std::string_view what() const { return {text, strnlen(text, kLongest)}; }
+  Sum sum() const {
+    return {static_cast<DType>(dtype), count, static_cast<Reduction>(how)};
+  }
+
+  // What is wrong with what all are at. `differ`: that they are not all at the
+  // same, which what is cut off may hide.
+  static Status Compare(const std::vector<Account>& all, bool differ);
+};
+
+Status MpiGroup::Account::Compare(const std::vector<Account>& all,
+                                  bool differ) {
+  const auto size = static_cast<int>(all.size());
+  std::vector<int> at, joined;
+  for (int rank = 0; rank < size; ++rank) {
+    const Account& one = all[static_cast<size_t>(rank)];
+    if (one.what().starts_with(kFailed)) {
+      return Unavailable(
+          fmt::format("{} {}", RankName(rank, size), one.what()));
+    }
+    (one.joined == 1 ? joined : at).push_back(rank);
+  }
+  const auto what = [&](int rank) {
+    return all[static_cast<size_t>(rank)].what();
+  };
+  if (differ) {
+    const auto other =
+        std::find_if(at.begin() + 1, at.end() - 1,
+                     [&](int rank) { return what(rank) != what(at[0]); });
+    return FailedPrecondition(
+        fmt::format("ranks are at different collectives: {} at {}, rank {} at "
+                    "{}",
+                    RankName(at[0], size), what(at[0]), *other, what(*other)));
+  }
+  if (all[static_cast<size_t>(at[0])].reduces == 1) return {};
+  return FailedPrecondition(fmt::format(
+      "{} is at {}, {} has joined: it takes part in all-reduces alone",
+      RankName(at[0], size), what(at[0]), RankName(joined[0], size)));
+}
+
+Result<std::vector<MpiGroup::Account>> MpiGroup::Exchange(
+    const Account& own) const {
+  std::vector<Account> all(static_cast<size_t>(place_.size));
+  SLUICE_RETURN_IF_ERROR(Said(calls_.all_gather(place_.communicator, &own,
+                                                sizeof(Account), all.data())));
+  return all;
+}
+
+// That all have called it makes it a barrier, too.
+Status MpiGroup::Agree(const std::string& signature,
+                       const std::optional<Sum>& sum) const {
+  if (place_.size == 1) return {};
+  const uint64_t key = Key(signature);
+  uint64_t largest[] = {key, ~key, 0};
+  SLUICE_RETURN_IF_ERROR(Said(calls_.largest(place_.communicator, largest, 3)));
+  const bool differ = largest[0] != ~largest[1];
+  if (!differ && largest[2] == 0) return {};
+  Account own;
+  if (sum) {
+    own.reduces = 1;
+    own.dtype = static_cast<int64_t>(sum->dtype);
+    own.how = static_cast<int64_t>(sum->how);
+    own.count = sum->count;
+  }
+  signature.copy(own.text, Account::kLongest);
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<Account> all, Exchange(own));
+  return Account::Compare(all, differ);
+}
+
+Result<std::optional<MpiGroup::Sum>> MpiGroup::HearNext() const {
+  uint64_t largest[] = {0, 0, 1};
+  SLUICE_RETURN_IF_ERROR(Said(calls_.largest(place_.communicator, largest, 3)));
+  if (largest[0] == 0 && largest[1] == 0) return std::optional<Sum>();
+  Account own;
+  own.joined = 1;
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<Account> all, Exchange(own));
+  SLUICE_RETURN_IF_ERROR(Account::Compare(all, largest[0] != ~largest[1]));
+  const auto other =
+      std::find_if(all.begin(), all.end(),
+                   [](const Account& one) { return one.joined == 0; });
+  return std::optional(other->sum());
+}
+
+Result<int> MpiGroup::FollowToEnd() {
+  const uint64_t own = run_;
+  for (;;) {
+    SLUICE_ASSIGN_OR_RETURN(const std::optional<Sum> next, HearNext());
+    if (!next) break;
+    ++run_;
+    std::vector<std::byte> zeros(static_cast<size_t>(next->count) *
+                                 SizeOf(next->dtype));
+    SLUICE_RETURN_IF_ERROR(
+        Reduce(next->dtype, zeros.data(), next->count, next->how));
+  }
+  std::vector<uint64_t> runs(static_cast<size_t>(place_.size));
+  SLUICE_RETURN_IF_ERROR(Said(
+      calls_.all_gather(place_.communicator, &own, sizeof(own), runs.data())));
+  // Of those with the most the highest.
+  const auto last = std::max_element(runs.rbegin(), runs.rend());
+  return static_cast<int>(runs.rend() - last) - 1;
+}
+
+Result<int> MpiGroup::Follow() {
+  MutexLock lock(mutex_);
+  if (!broken_.ok()) return broken_;
+  try {
+    Result<int> last = FollowToEnd();
+    if (last.ok()) return last;
+    broken_ = Known(last.status());
+  } catch (...) {
+    broken_ = Known(CaughtStatus());
+  }
+  return broken_;
+}
+
+}  // namespace sluice::dist
