@@ -30,7 +30,7 @@ struct TaskOptions {
   Transport transport = Transport::kAuto;
   // Told of refusals, without a newline. May be empty.
   std::function<void(std::string_view)> note = {};
-  // Told for which task, and for what of its, a step here has waited for so
+  // Told for which task, and for which tensor, a step here has waited for so
   // long though it lives, and again each time that as much more has passed; by
   // another thread, without a newline. May be empty.
   std::function<void(std::string_view)> stalled = {};

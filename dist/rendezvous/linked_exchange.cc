@@ -161,10 +161,12 @@ Status LinkedRendezvous::Run::WaitSent(const Edge& edge,
       slot->sending = Sending::kBuffered;
     }
     if (slot->sending == Sending::kBuffered) return status_;
+    if (slot->to != nullptr) BeginWait(edge, *slot->to, /*sends=*/true);
   }
   if (slot->to == nullptr) return local_->WaitSent(edge, from);
   const bool sent = slot->to->Settle(slot->parcel, aborted_, deadline_);
   MutexLock lock(mutex_);
+  EndWait(edge);
   if (sent || !status_.ok()) return status_;
   return DeadlineExceeded("the step's deadline passed in a send");
 }
@@ -174,7 +176,9 @@ bool LinkedRendezvous::Run::Sent(const Edge& edge, Waker& waker) {
   const Result<Slot*> slot = SlotOf(edge);
   if (!slot.ok() || (*slot)->to == nullptr) return true;
   if ((*slot)->sending != Sending::kGiven || aborted_.load()) return true;
-  return PastDeadline() || (*slot)->to->Sent((*slot)->parcel, waker);
+  if (PastDeadline() || (*slot)->to->Sent((*slot)->parcel, waker)) return true;
+  BeginWait(edge, *(*slot)->to, /*sends=*/true);
+  return false;
 }
 
 Status LinkedRendezvous::Run::StartReceive(const Edge& edge,
@@ -228,7 +232,7 @@ Status LinkedRendezvous::Run::AwaitArrival(const Edge& edge) {
   MutexLock lock(mutex_);
   SLUICE_ASSIGN_OR_RETURN(Slot * slot, SlotOf(edge));
   Status status;
-  if (!Settled(*slot)) BeginWait(edge, *slot);
+  if (!Settled(*slot)) BeginWait(edge, *slot->from, /*sends=*/false);
   while (status.ok() && !Settled(*slot)) {
     if (deadline_ == TimePoint::max()) {
       changed_.Wait(mutex_);
@@ -257,7 +261,7 @@ bool LinkedRendezvous::Run::Received(const Edge& edge, Waker& waker) {
   const Result<Slot*> slot = SlotOf(edge);
   if (!slot.ok()) return true;
   if (Settled(**slot) || PastDeadline()) return true;
-  BeginWait(edge, **slot);
+  BeginWait(edge, *(*slot)->from, /*sends=*/false);
   (*slot)->waker = &waker;
   return false;
 }

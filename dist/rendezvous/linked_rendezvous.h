@@ -41,9 +41,9 @@
 
 namespace sluice::dist {
 
-// Who is told that a run's receive has waited so long for a task that lives,
-// and again each time that as much more has passed: a line without a newline,
-// of the receive that has waited longest. `note` may be empty.
+// Who is told that a run's receive, or send, has waited so long for a task that
+// lives, and again each time that as much more has passed: a line without a
+// newline, of the one that has waited longest. `note` may be empty.
 struct StallNotes {
   std::chrono::milliseconds after = std::chrono::seconds(10);
   std::function<void(std::string_view)> note = nullptr;
@@ -89,8 +89,8 @@ class LinkedRendezvous final : public Rendezvous {
   // For the same, at each beat: who has waited for long? While this process did
   // not run nobody waited: half a second between two looks counts at most.
   void Look(TimePoint now);
-  // For how long some receive has waited for another task so far; one that is
-  // under way counts when it has ended.
+  // For how long some receive or send has waited for another task so far; one
+  // that is under way counts when it has ended.
   double seconds() const { return waiting_.seconds(); }
   // Runs under way or remembered; for tests.
   size_t runs() const;
@@ -113,7 +113,7 @@ class LinkedRendezvous final : public Rendezvous {
   const Told told_;
   const std::string name_;  // "/job:worker/task:1"
   const StallNotes stalls_;
-  BusyClock waiting_;  // is some run's receive?
+  BusyClock waiting_;  // is some run's receive or send?
   mutable Mutex mutex_;
   uint64_t epoch_ GUARDED_BY(mutex_);
   uint64_t last_run_ GUARDED_BY(mutex_);

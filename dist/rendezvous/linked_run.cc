@@ -162,7 +162,8 @@ bool LinkedRendezvous::Run::Abort(const Status& status, const Link* origin) {
   return true;
 }
 
-void LinkedRendezvous::Run::BeginWait(const Edge& edge, const Slot& slot) {
+void LinkedRendezvous::Run::BeginWait(const Edge& edge, const Link& link,
+                                      bool sends) {
   const bool known =
       std::any_of(waits_.begin(), waits_.end(),
                   [&](const Wait& wait) { return wait.edge == edge.number; });
@@ -170,8 +171,8 @@ void LinkedRendezvous::Run::BeginWait(const Edge& edge, const Slot& slot) {
   if (waits_.empty()) waiting_.emplace(owner_.waiting_);
   // Its name is for Stall's line alone.
   waits_.push_back({edge.number,
-                    owner_.stalls_.note ? edge.name : std::string(),
-                    slot.from});
+                    owner_.stalls_.note ? edge.name : std::string(), &link,
+                    sends});
 }
 
 void LinkedRendezvous::Run::EndWait(const Edge& edge) {
@@ -192,11 +193,12 @@ std::optional<std::string> LinkedRendezvous::Run::Stall(
   const TimePoint::duration waited = now - *oldest.since;
   if (waited < owner_.stalls_.after || now < next_line_) return std::nullopt;
   next_line_ = now + owner_.stalls_.after;
-  const std::string& host = oldest.from->host();
-  return fmt::format("for {:.0f} s {} has waited for '{}' of {}{}",
+  const std::string& host = oldest.link->host();
+  return fmt::format("for {:.0f} s {} has waited {} '{}' {} {}{}",
                      std::chrono::duration<double>(waited).count(),
                      owner_.name_.empty() ? "this task" : owner_.name_,
-                     NodeOf(oldest.name), oldest.from->peer(),
+                     oldest.sends ? "to send" : "for", NodeOf(oldest.name),
+                     oldest.sends ? "to" : "of", oldest.link->peer(),
                      host.empty() ? "" : fmt::format(" ({})", host));
 }
 

@@ -84,11 +84,12 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
     Waker* waker = nullptr;
   };
   class SlotLanding;
-  // A receive that waits for another task.
+  // A receive, or a send, that waits for another task.
   struct Wait {
     int edge;
     std::string name;
-    const Link* from;
+    const Link* link;
+    bool sends;
     // When it was seen to wait first, as Stall has the time.
     std::optional<TimePoint::duration> since = std::nullopt;
   };
@@ -111,7 +112,8 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   Status CopyIn(const Edge& edge, const DeviceView& into);
   void Copied(const Edge& edge, const Status& status) EXCLUDES(mutex_);
   Status AwaitArrival(const Edge& edge) EXCLUDES(mutex_);
-  void BeginWait(const Edge& edge, const Slot& slot) REQUIRES(mutex_);
+  void BeginWait(const Edge& edge, const Link& link, bool sends)
+      REQUIRES(mutex_);
   void EndWait(const Edge& edge) REQUIRES(mutex_);
   bool PastDeadline() const;
   bool IsLocal(const Edge& edge);

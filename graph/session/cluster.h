@@ -130,8 +130,8 @@ class Cluster {
   virtual Result<std::string> EndTrace(const std::string& task) {
     return Unimplemented(task + " does not trace");
   }
-  // For how long some receive of its sessions' steps has waited for another
-  // task so far, as Collective::seconds has it.
+  // For how long some receive or send of its sessions' steps has waited for
+  // another task so far, as Collective::seconds has it.
   virtual double seconds() const { return 0; }
   // Why a task that was there is gone; ok while all are that were reached.
   // Waits for nothing.

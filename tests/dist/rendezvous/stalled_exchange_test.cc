@@ -1,15 +1,18 @@
-// Receives that wait for a task that lives and does something else: what is
-// said of them, when, and for how long they count.
+// Receives and sends that wait for a task that lives and does something else:
+// what is said of them, when, and for how long they count.
 #include <doctest/doctest.h>
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "dist/net/frame.h"
 #include "dist/rendezvous/linked_rendezvous.h"
 #include "engine/runtime/waker.h"
 #include "tests/dist/rendezvous/tasks.h"
@@ -194,6 +197,53 @@ TEST_CASE("a thread that waits is named, too") {
   CHECK(tasks.said == Lines{Line(1, "x:0")});
   CHECK(tasks.worker.rendezvous->seconds() > 0);
   tasks.worker.rendezvous->Leave(key);
+}
+
+// The peer has a place for it, and takes nothing.
+TEST_CASE("a send that is not taken is named, too") {
+  const Watchdog watchdog;
+  BothEnds wires = Connect(false);
+  Lines said;
+  TestTask worker(
+      std::move(wires.one), "/job:ps/task:0", kOther, std::chrono::seconds(30),
+      std::make_shared<LinkedRendezvous>(
+          0, nullptr, "/job:worker/task:2",
+          StallNotes{milliseconds(1000), [&said](std::string_view line) {
+                       said.emplace_back(line);
+                     }}));
+  const RunKey key = worker.rendezvous->NewRun();
+  sluice::Exchange& run = **worker.rendezvous->Join(key, 1, 1, kNever);
+  Edge edge = EdgeOf(0, size_t{64} << 20);
+  edge.name = "/job:worker/task:2/cpu:0;/job:ps/task:0/cpu:0;fc1/gradient:0";
+  const std::vector<std::byte> value(edge.bytes);
+  CHECK(run.StartSend(edge, {const_cast<std::byte*>(value.data())}).ok());
+  Frame want;
+  want.kind = FrameKind::kWant;
+  want.run = key.run;
+  want.key = edge.sender;
+  std::array<std::byte, kFrameBytes> header;
+  Encode(want, header);
+  const std::array<Bytes, 1> pieces = {Bytes(header)};
+  CHECK(wires.other.to.data.Send(pieces, After(std::chrono::seconds(5))).ok());
+  Nobody nobody;
+  while (run.Sent(edge, nobody)) std::this_thread::yield();
+  auto now = Clock::now();
+  const auto beats = [&](int count) {
+    said.clear();
+    for (int i = 0; i < count; ++i) {
+      worker.rendezvous->Look(now += milliseconds(250));
+    }
+    return said;
+  };
+  CHECK(beats(5) ==
+        Lines{"for 1 s /job:worker/task:2 has waited to send 'fc1/gradient:0' "
+              "to /job:ps/task:0"});
+  worker.rendezvous->Abort(key, Cancelled("enough"));
+  CHECK(run.WaitSent(edge, {const_cast<std::byte*>(value.data())}).message() ==
+        "enough");
+  CHECK(beats(5).empty());
+  CHECK(worker.rendezvous->seconds() > 0);
+  worker.rendezvous->Leave(key);
 }
 
 TEST_CASE("waits at the same time count once") {
