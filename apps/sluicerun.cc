@@ -301,6 +301,15 @@ void AddForOthers(CLI::App& app, ForOthers& others) {
       ->needs(form)
       ->capture_default_str()
       ->check(CLI::Range(1024, 65535));
+  const auto asks = [&](const char* name, int* number, const char* what) {
+    app.add_option(name, *number,
+                   fmt::format("{} that each process asks for there", what))
+        ->needs(form)
+        ->check(CLI::Range(1, 1 << 20));
+  };
+  asks("--cpus", &emit.cpus, "CPUs");
+  asks("--gpus", &emit.gpus, "NVIDIA's GPUs (of Kubernetes: each worker)");
+  asks("--memory", &emit.memory, "GiB of memory");
   app.add_option("--valid-days", emit.days, "Of the certificates")
       ->capture_default_str()
       ->check(CLI::Range(1, 3650));
@@ -347,6 +356,12 @@ int Run(int argc, char** argv) {
   if (const std::string trouble = ElasticTrouble(options, by_others);
       !trouble.empty()) {
     return Fail(kUsage, trouble + "; sluicerun --help says more");
+  }
+  if (!others.emit.form.empty() &&
+      (options.pin || !options.output_dir.empty())) {
+    return Fail(kUsage,
+                "--pin and --output-dir are for processes that sluicerun "
+                "starts: not with --emit; sluicerun --help says more");
   }
   if (!others.certificates.empty()) {
     WriteCertificates(others.certificates, options.size, options.servers,

@@ -27,6 +27,7 @@ bash -n "$work/script"
 "$sluicerun" -n 1 --emit kubernetes --image sluice --allow-plaintext \
   mnist train >"$work/least.json"
 "$sluicerun" -n 2 --ps 2 --emit kubernetes --image sluice --max-restarts 1 \
+  --cpus 4 --memory 8 --gpus 1 \
   mnist train --strategy ps >"$work/servers.json"
 PYTHONPATH=$work/packages python3 - "$work"/*.json <<'PYTHON'
 import json

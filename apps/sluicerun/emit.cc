@@ -104,6 +104,23 @@ int64_t BackoffLimit(int max_restarts, const Pods& pods) {
   return std::min<int64_t>(int64_t{max_restarts} * pods.count, INT32_MAX);
 }
 
+// CPUs are asked for and not limited: a process that waits leaves its own to
+// others, and one that computes may have those.
+Json Resources(const EmitOptions& options, bool works) {
+  Json requests = Json::object(), limits = Json::object();
+  if (options.cpus > 0) requests["cpu"] = std::to_string(options.cpus);
+  if (options.memory > 0) {
+    requests["memory"] = limits["memory"] = fmt::format("{}Gi", options.memory);
+  }
+  if (options.gpus > 0 && works) {
+    limits["nvidia.com/gpu"] = std::to_string(options.gpus);
+  }
+  Json resources = Json::object();
+  if (!requests.empty()) resources["requests"] = requests;
+  if (!limits.empty()) resources["limits"] = limits;
+  return resources;
+}
+
 Json Named(const std::string& name, const std::string& app) {
   return {{"name", name}, {"labels", {{"app", app}}}};
 }
@@ -196,10 +213,12 @@ std::string KubernetesManifest(const EmitOptions& options,
                      {"selector", {{"app", name}}}}}});
   const std::string cluster = Cluster(kinds, name, options.port);
   for (const Pods& pods : kinds) {
+    const bool works = pods.role == dist::kWorkerRole;
     const Json container = {{"name", pods.role},
                             {"image", options.image},
                             {"command", command},
                             {"env", Environment(pods, cluster, certified)},
+                            {"resources", Resources(options, works)},
                             {"volumeMounts", mounts}};
     items.push_back(
         IndexedJob(pods, name, job.max_restarts, container, volumes));

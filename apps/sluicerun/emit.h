@@ -19,6 +19,10 @@ struct EmitOptions {
   std::vector<std::string> claims;
   int port = 4000;
   int days = 30;  // that certificates are valid
+  // What each process asks for; 0: what the cluster gives. GPUs are NVIDIA's,
+  // of Kubernetes the workers' alone.
+  int cpus = 0, gpus = 0;
+  int memory = 0;  // GiB
 };
 
 // What the job is called there: "resnet50" of "build/release/bin/resnet50",

@@ -4,6 +4,7 @@
 
 #include "apps/sluicerun/emit.h"
 #include "apps/sluicerun/remote.h"
+#include "engine/ceil_div.h"
 #include "engine/status.h"
 
 namespace sluice::launcher {
@@ -55,6 +56,23 @@ task() {
 }
 )";
 
+// Memory is asked for by the CPU: Slurm knows none of a task.
+std::string Resources(const EmitOptions& options) {
+  std::string lines;
+  if (options.cpus > 0) {
+    lines += fmt::format("#SBATCH --cpus-per-task={}\n", options.cpus);
+  }
+  if (options.memory > 0) {
+    const int cpus = options.cpus > 0 ? options.cpus : 1;
+    lines += fmt::format("#SBATCH --mem-per-cpu={}M\n",
+                         CeilDiv(options.memory * 1024, cpus));
+  }
+  if (options.gpus > 0) {
+    lines += fmt::format("#SBATCH --gpus-per-task={}\n", options.gpus);
+  }
+  return lines;
+}
+
 std::string Secrets(const EmitOptions& options, const JobOptions& job) {
   if (job.allow_plaintext) return "export SLUICE_ALLOW_PLAINTEXT=1\n";
   if (!job.certificates.empty()) {
@@ -88,11 +106,14 @@ std::string SlurmScript(const EmitOptions& options, const JobOptions& job) {
       "#!/bin/bash\n"
       "#SBATCH --job-name={}\n"
       "#SBATCH --ntasks={}\n"
-      "#SBATCH --open-mode=append\n"
-      "set -eu\n",
+      "#SBATCH --open-mode=append\n",
       name, tasks);
+  script += Resources(options) + "set -eu\n";
   script += Secrets(options, job);
   std::string step = "srun --kill-on-bad-exit=1";
+  if (options.cpus > 0) {  // which steps do not take from the job
+    step += fmt::format(" --cpus-per-task={}", options.cpus);
+  }
   if (job.servers > 0) {
     script += kTask;
     step += fmt::format(

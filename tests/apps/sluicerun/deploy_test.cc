@@ -73,6 +73,7 @@ ends=no tasks=$SLURM_STEP_NUM_TASKS
 while [[ $1 == --* ]]; do
   case $1 in
     --kill-on-bad-exit=1) ends=yes ;;
+    --cpus-per-task=3) ;;
     --ntasks=*) tasks=${1#*=} ;;
     *) exit 99 ;;
   esac
@@ -155,6 +156,23 @@ TEST_CASE("a script for Slurm trains what the launcher's job does") {
   for (const auto& entry : fs::directory_iterator(folder.path())) {
     CHECK(!entry.path().filename().string().starts_with(".sluice"));
   }
+}
+
+// Memory by the CPU, rounded up: 8 GiB are 3 times 2731 MiB.
+TEST_CASE("a script for Slurm asks for what each process is to have") {
+  const TemporaryFolder folder;
+  const Outcome script =
+      RunProgram(kLauncher, {"-n", "2", "--allow-plaintext", "--emit", "slurm",
+                             "--cpus", "3", "--memory", "8", "--gpus", "1",
+                             "/bin/sh", "-c", "exit 0"});
+  REQUIRE(script.code == 0);
+  CHECK(Contains(script.out,
+                 "#SBATCH --cpus-per-task=3\n#SBATCH --mem-per-cpu=2731M\n"
+                 "#SBATCH --gpus-per-task=1\n"));
+  // Slurm reads them up to the first command.
+  CHECK(script.out.find("#SBATCH") < script.out.find("set -eu"));
+  CHECK(script.out.rfind("#SBATCH") < script.out.find("set -eu"));
+  CHECK(Sbatch(folder, script.out).code == 0);
 }
 
 TEST_CASE("a script for Slurm starts a job again that has failed") {
@@ -297,6 +315,10 @@ TEST_CASE("what others would not take is one line") {
   }
   CheckError(RunProgram(kLauncher, {"-n", "2", "--image", "i", "p"}),
              "sluicerun", 2, "--emit");
+  for (const Words& own : {Words{"--pin"}, Words{"--output-dir", "d"}}) {
+    CheckError(RunProgram(kLauncher, Joined(own, Joined(emit, {"p"}))),
+               "sluicerun", 2, "not with --emit");
+  }
   CheckError(RunProgram(kLauncher, {"--make-certificates", "d"}), "sluicerun",
              2, "--processes");
 }

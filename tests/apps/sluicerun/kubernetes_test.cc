@@ -123,6 +123,33 @@ class KnownNames {
   const std::string folder_;
 };
 
+TEST_CASE("a manifest for Kubernetes asks for what each process is to have") {
+  const Words job = {
+      "-n",     "2",          "--ps",    "1",     "--allow-plaintext",
+      "--emit", "kubernetes", "--image", "sluice"};
+  const auto resources = [&](const Words& more) {
+    const Outcome printed =
+        RunProgram(kLauncher, Joined(Joined(job, more), {"mnist", "train"}));
+    REQUIRE(printed.code == 0);
+    json by_name;
+    const json list = json::parse(printed.out);
+    for (const json& item : list["items"]) {
+      if (item["kind"] != "Job") continue;
+      by_name[item["metadata"]["name"].get<std::string>()] =
+          item["spec"]["template"]["spec"]["containers"][0]["resources"];
+    }
+    return by_name;
+  };
+  json whole = resources({"--cpus", "4", "--memory", "8", "--gpus", "1"});
+  const json requests = {{"cpu", "4"}, {"memory", "8Gi"}};
+  CHECK(whole["mnist"] ==
+        json{{"requests", requests},
+             {"limits", {{"memory", "8Gi"}, {"nvidia.com/gpu", "1"}}}});
+  CHECK(whole["mnist-ps"] ==
+        json{{"requests", requests}, {"limits", {{"memory", "8Gi"}}}});
+  CHECK(resources({})["mnist"] == json::object());
+}
+
 // Pods have names from when they have addresses, which is after the first of
 // them looks for the others.
 TEST_CASE("a manifest for Kubernetes trains what the launcher's job does") {
