@@ -81,15 +81,25 @@ Status MpiGroup::Said(const char* wrong) {
   return Unavailable(fmt::format("MPI: {}", wrong));
 }
 
-MpiGroup::MpiGroup(const MpiCalls& calls, const MpiPlace& place, Owner owner)
-    : calls_(calls), place_(place), owner_(std::move(owner)) {}
+MpiGroup::MpiGroup(const MpiCalls& calls, const MpiPlace& place, Owner owner,
+                   Options options)
+    : calls_(calls),
+      place_(place),
+      owner_(std::move(owner)),
+      options_(std::move(options)),
+      waits_(options_.stalled == nullptr || place.rank > 1 || place.size == 1
+                 ? nullptr
+                 : std::make_unique<LongWaits>(
+                       (owner_.part.empty() ? "" : owner_.part + ": ") +
+                           RankName(place.rank, place.size),
+                       options_.stall_note, options_.stalled)) {}
 
 Result<std::unique_ptr<MpiGroup>> MpiGroup::Join(const MpiCalls& calls,
                                                  const Options& options) {
   MpiPlace place;
   SLUICE_RETURN_IF_ERROR(Said(calls.begin(&AddHalves, &place)));
   std::unique_ptr<MpiGroup> group(
-      new MpiGroup(calls, place, {place.rank, place.size, ""}));
+      new MpiGroup(calls, place, {place.rank, place.size, ""}, options));
   // Of all ranks, so that none waits for one that was refused.
   uint64_t fewest_beside = static_cast<uint64_t>(place.size) -
                            static_cast<uint64_t>(place.local_size);
@@ -113,8 +123,9 @@ Result<std::unique_ptr<MpiGroup>> MpiGroup::Join(const Options& options) {
   }
   SLUICE_ASSIGN_OR_RETURN(const bool plaintext, PlaintextAllowed());
   SLUICE_ASSIGN_OR_RETURN(const MpiCalls* const calls, LoadCalls());
-  return Join(*calls,
-              {.allow_plaintext = options.allow_plaintext || plaintext});
+  Options own = options;
+  own.allow_plaintext = own.allow_plaintext || plaintext;
+  return Join(*calls, own);
 }
 
 MpiGroup::~MpiGroup() {
@@ -136,7 +147,10 @@ Status MpiGroup::Collective(Signature signature, Prepare prepare, Body body,
     what = signature();
     return prepare();
   });
-  if (Begin(ready, what, sum).ok()) broken_ = Known(Caught(body));
+  {
+    const LongWaits::Wait wait(waits_.get(), what);
+    if (Begin(ready, what, sum).ok()) broken_ = Known(Caught(body));
+  }
   const std::chrono::duration<double> taken =
       std::chrono::steady_clock::now() - begin;
   seconds_ += taken.count();

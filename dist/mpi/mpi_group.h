@@ -2,7 +2,9 @@
 #ifndef SLUICE_DIST_MPI_MPI_GROUP_H_
 #define SLUICE_DIST_MPI_MPI_GROUP_H_
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "dist/mpi/calls.h"
+#include "dist/mpi/long_waits.h"
 #include "engine/dtype.h"
 #include "engine/runtime/collective.h"
 #include "engine/status.h"
@@ -36,6 +39,11 @@ class MpiGroup final : public Collective {
   struct Options {
     // Whether ranks may talk to other hosts, which MPI does in the clear.
     bool allow_plaintext = false;
+    // Told, without a newline and by another thread, what this rank has been in
+    // for so long, and again each time that as much more has passed: of a group
+    // by its first two ranks, one of which waits for any other. May be empty.
+    std::function<void(std::string_view)> stalled = {};
+    std::chrono::milliseconds stall_note = std::chrono::seconds(10);
   };
   // By `calls`, which outlive it. Begins MPI. Once in a process.
   static Result<std::unique_ptr<MpiGroup>> Join(const MpiCalls& calls,
@@ -103,7 +111,8 @@ class MpiGroup final : public Collective {
   // Begins what one says that cannot go on.
   static constexpr std::string_view kFailed = "failed: ";
 
-  MpiGroup(const MpiCalls& calls, const MpiPlace& place, Owner owner);
+  MpiGroup(const MpiCalls& calls, const MpiPlace& place, Owner owner,
+           Options options);
 
   static Status Said(const char* wrong);
   // With the name of the part that it is of.
@@ -139,6 +148,8 @@ class MpiGroup final : public Collective {
   const MpiCalls& calls_;
   const MpiPlace place_;
   const Owner owner_;
+  const Options options_;
+  const std::unique_ptr<LongWaits> waits_;  // null: nobody is told
   mutable Mutex mutex_;
   Status broken_ GUARDED_BY(mutex_);
   double seconds_ GUARDED_BY(mutex_) = 0;

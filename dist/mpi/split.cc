@@ -55,7 +55,8 @@ Result<std::unique_ptr<MpiGroup>> MpiGroup::FormPart(std::string_view name,
       new MpiGroup(calls_, place,
                    {owner_.job_rank, owner_.job_size,
                     fmt::format("group '{}' of ranks {} of {}", name,
-                                fmt::join(ranks, ", "), owner_.job_size)}));
+                                fmt::join(ranks, ", "), owner_.job_size)},
+                   options_));
 }
 
 }  // namespace sluice::dist

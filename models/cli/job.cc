@@ -137,7 +137,9 @@ Job JoinByMpi(const JobFlags& flags) {
                 "the processes without it");
   }
   const std::shared_ptr<dist::MpiGroup> group =
-      dist::MpiGroup::Join({.allow_plaintext = flags.allow_plaintext})
+      dist::MpiGroup::Join(
+          {.allow_plaintext = flags.allow_plaintext,
+           .stalled = [](std::string_view line) { console::NoteError(line); }})
           .ValueOrThrow();
   Job job;
   job.local_rank = group->local_rank();

@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -56,6 +60,38 @@ Status Use(MpiGroup& group, const std::vector<int>& members,
 
 std::string TextOf(const Status& status) {
   return status.ToString();
+}
+
+// Of the first two, whoever it is that does not come.
+TEST_CASE("what ranks wait in for long is said") {
+  for (int missing = 0; missing < 3; ++missing) {
+    CAPTURE(missing);
+    const Watchdog watchdog;
+    std::mutex mutex;
+    std::vector<std::string> said;
+    std::atomic<int> lines = 0;
+    ThreadMpi(3, 3).Run([&](int rank) {
+      MpiGroup::Options options;
+      options.stall_note = std::chrono::milliseconds(40);
+      options.stalled = [&](std::string_view line) {
+        const std::lock_guard lock(mutex);
+        said.emplace_back(line);
+        ++lines;
+      };
+      const auto group =
+          MpiGroup::Join(ThreadMpi::Calls(), options).ValueOrThrow();
+      if (rank == missing) {
+        while (lines < 4) std::this_thread::yield();
+      }
+      CHECK(group->Barrier("all").ok());
+    });
+    for (const std::string& line : said) {
+      CAPTURE(line);
+      const std::string rest = " of 3 has been in barrier 'all' for ";
+      CHECK(((missing != 0 && line.starts_with("rank 0" + rest)) ||
+             (missing != 1 && line.starts_with("rank 1" + rest))));
+    }
+  }
 }
 
 TEST_CASE("parts through an MPI are of one colour, by key and rank") {
