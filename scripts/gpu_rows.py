@@ -132,6 +132,7 @@ EXTRA = [
     # What goes between tasks, which are threads here, and trainings that do so.
     tests("tensors between tasks of one GPU", 60, "links_test"),
     tests("stages and served workers of one GPU", 90, "trained_tasks_test"),
+    tests("mirrored devices of one GPU", 60, "mirrored_test"),
     # What convolutions that sum their results save, and whether it is right:
     # the row "training against the CPU" compares these, too.
     beside("resnet50_training", 256, "fp16", "fused-statistics", 170,
