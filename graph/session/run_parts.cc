@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/allocate.h"
 #include "engine/caught.h"
 #include "engine/threads.h"
 #include "graph/session/session_state.h"
@@ -138,15 +139,12 @@ Status PreparedStep::Impl::TakeFeeds(Frame& frame,
   for (size_t i = 0; i < frame.feeds.size(); ++i) {
     const Tensor& value = feed_values[i];
     frame.feeds[i] = const_cast<void*>(value.raw());
-    const bool copied = copy_all || SharesMemory(value, fetch_values);
-    if (!feeds_here[i] || value.bytes() == 0 || !copied) continue;
+    if (!feeds_here[i] || value.bytes() == 0) continue;
+    if (!copy_all && !SharesMemory(value, fetch_values)) continue;
     Tensor& kept = frame.kept[i];
     if (kept.bytes() == 0) {
-      try {
-        kept = Tensor(feed_types[i].dtype, feed_types[i].shape);
-      } catch (...) {
-        return CaughtStatus();
-      }
+      SLUICE_ASSIGN_OR_RETURN(
+          kept, AllocateTensor(feed_types[i].dtype, feed_types[i].shape));
     }
     std::memcpy(kept.raw(), value.raw(), value.bytes());
     frame.feeds[i] = kept.raw();

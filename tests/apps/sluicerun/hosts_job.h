@@ -35,8 +35,7 @@ class HostsJob {
       SkipForHosts("no network name spaces to be made, or no sshd in them");
       return;
     }
-    options_ = sshds_[0]->Options();
-    options_.insert(options_.end(), {"-H", list});
+    options_ = Joined(sshds_[0]->Options(), {"-H", list});
   }
 
   bool made() const { return made_; }
@@ -45,10 +44,7 @@ class HostsJob {
 
   // The launcher's words, as StruckJob::Command.
   Words Command(const std::string& log_dir, const std::string& marks) const {
-    Words words = options_;
-    const Words rest = job_.Command(log_dir, marks);
-    words.insert(words.end(), rest.begin(), rest.end());
-    return words;
+    return Joined(options_, job_.Command(log_dir, marks));
   }
 
  private:

@@ -3,11 +3,9 @@
 // bits, or the examples, of one on this host. SLUICE_TEST_SLOW_LINKS says how
 // many, SLUICE_TEST_SEED from which on.
 #include <doctest/doctest.h>
-#include <fmt/format.h>
 
 #include <iterator>
 #include <random>
-#include <string>
 
 #include "dist/net/tls.h"
 #include "tests/apps/sluicerun/hosts_job.h"
