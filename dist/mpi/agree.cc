@@ -12,7 +12,6 @@
 #include <cstring>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "dist/membership/rank_name.h"
@@ -116,12 +115,13 @@ Result<std::optional<MpiGroup::Sum>> MpiGroup::HearNext() const {
 
 Result<int> MpiGroup::FollowToEnd() {
   const uint64_t own = run_;
+  std::vector<std::byte> zeros;  // the sums land in them
   for (;;) {
     SLUICE_ASSIGN_OR_RETURN(const std::optional<Sum> next, HearNext());
     if (!next) break;
     ++run_;
-    std::vector<std::byte> zeros(static_cast<size_t>(next->count) *
-                                 SizeOf(next->dtype));
+    zeros.assign(static_cast<size_t>(next->count) * SizeOf(next->dtype),
+                 std::byte{0});
     SLUICE_RETURN_IF_ERROR(
         Reduce(next->dtype, zeros.data(), next->count, next->how));
   }

@@ -132,7 +132,7 @@ class MpiGroup final : public Collective {
                const std::optional<Sum>& sum = {}) REQUIRES(mutex_);
   // Those of agree.cc have no part's name in their errors.
   Status Agree(const std::string& signature,
-               const std::optional<Sum>& sum = {}) const;
+               const std::optional<Sum>& sum) const;
   Result<std::vector<Account>> Exchange(const Account& own) const;
   // What those do next that have not joined; nullopt: all have.
   Result<std::optional<Sum>> HearNext() const;

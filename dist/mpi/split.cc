@@ -41,6 +41,7 @@ Result<std::unique_ptr<MpiGroup>> MpiGroup::FormPart(std::string_view name,
   const Status ready =
       is_new ? Status()
              : AlreadyExists(what + ": a part has a name of its own");
+  const LongWaits::Wait wait(waits_.get(), what);
   // Colours and keys are no matter of agreement.
   SLUICE_RETURN_IF_ERROR(Begin(ready, what));
   MpiPlace place;
