@@ -14,13 +14,13 @@ struct Openers {
   Mutex mutex;
   std::map<DeviceType, AcceleratorOpener> by_type GUARDED_BY(mutex);
 };
-Openers& Registered() {
+Openers& RegisteredOpeners() {
   static Openers* openers = new Openers;  // never destroyed: threads may use it
   return *openers;
 }
 
 AcceleratorOpener FindOpener(DeviceType type) {
-  Openers& openers = Registered();
+  Openers& openers = RegisteredOpeners();
   MutexLock lock(openers.mutex);
   auto it = openers.by_type.find(type);
   return it == openers.by_type.end() ? nullptr : it->second;
@@ -29,7 +29,7 @@ AcceleratorOpener FindOpener(DeviceType type) {
 }  // namespace
 
 void RegisterAccelerators(DeviceType type, AcceleratorOpener opener) {
-  Openers& openers = Registered();
+  Openers& openers = RegisteredOpeners();
   MutexLock lock(openers.mutex);
   openers.by_type[type] = std::move(opener);
 }

@@ -4,7 +4,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <string_view>
-#include <thread>
+
+#include "engine/threads.h"
 
 #if defined(__linux__)
 #include <unistd.h>
@@ -28,7 +29,7 @@ std::string ModelName() {
 CpuFeatures Detect() {
   CpuFeatures f;
   f.model = ModelName();
-  f.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  f.cores = AvailableCores();
 #if defined(__x86_64__)
   __builtin_cpu_init();
   f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

@@ -12,14 +12,14 @@ struct Table {
   Mutex mutex;
   std::map<DeviceType, const DeviceGroups*> by_type GUARDED_BY(mutex);
 };
-Table& Registered() {
+Table& RegisteredGroups() {
   static Table* table = new Table;  // never destroyed: threads may use it
   return *table;
 }
 
 // Null where there are none.
 const DeviceGroups* Known(DeviceType type) {
-  Table& table = Registered();
+  Table& table = RegisteredGroups();
   MutexLock lock(table.mutex);
   const auto it = table.by_type.find(type);
   return it == table.by_type.end() ? nullptr : it->second;
@@ -28,7 +28,7 @@ const DeviceGroups* Known(DeviceType type) {
 }  // namespace
 
 void RegisterDeviceGroups(DeviceType type, const DeviceGroups* groups) {
-  Table& table = Registered();
+  Table& table = RegisteredGroups();
   MutexLock lock(table.mutex);
   table.by_type[type] = groups;
 }

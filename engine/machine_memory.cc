@@ -8,8 +8,6 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kUnknown = MachineMemory::kUnknown;
-
 // What the two versions of control groups call their files. In version 1 no
 // limit is a number near 2^63, more than any machine has.
 struct GroupFiles {
@@ -38,8 +36,9 @@ size_t StatBytes(const std::string& path, const std::string& name) {
 
 void Limit(const std::string& group, const GroupFiles& files,
            MachineMemory* memory) {
-  const size_t limit = NumberIn(group + "/" + files.limit, kUnknown);
-  if (limit == kUnknown) return;
+  const size_t limit =
+      NumberIn(group + "/" + files.limit, MachineMemory::kUnknown);
+  if (limit == MachineMemory::kUnknown) return;
   size_t used = NumberIn(group + "/" + files.used, 0);
   used -= std::min(used, StatBytes(group + "/memory.stat", files.reclaimable));
   memory->total = std::min(memory->total, limit);
@@ -80,8 +79,9 @@ size_t ProcBytes(const std::string& path, const std::string& key,
 MachineMemory ReadMachineMemory(const std::string& root) {
   MachineMemory memory;
   const std::string machine = root + "/proc/meminfo";
-  memory.total = ProcBytes(machine, "MemTotal", kUnknown);
-  memory.available = ProcBytes(machine, "MemAvailable", kUnknown);
+  memory.total = ProcBytes(machine, "MemTotal", MachineMemory::kUnknown);
+  memory.available =
+      ProcBytes(machine, "MemAvailable", MachineMemory::kUnknown);
   const GroupFiles version1 = {root + "/sys/fs/cgroup/memory",
                                "memory.limit_in_bytes", "memory.usage_in_bytes",
                                "total_inactive_file"};

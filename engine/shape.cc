@@ -5,12 +5,14 @@
 namespace sluice {
 
 Shape::Shape(std::span<const int64_t> dims) {
-  if (dims.size() > kMaxRank) {
-    throw Error(Code::kInvalidArgument,
-                "a tensor has at most " + std::to_string(kMaxRank) +
-                    " dimensions, got " + std::to_string(dims.size()));
-  }
+  if (dims.size() > kMaxRank) ThrowRank(dims.size());
   for (int64_t d : dims) push_back(d);
+}
+
+void Shape::ThrowRank(size_t rank) {
+  throw Error(Code::kInvalidArgument,
+              "a tensor has at most " + std::to_string(kMaxRank) +
+                  " dimensions, got " + std::to_string(rank));
 }
 
 bool Shape::concrete() const {

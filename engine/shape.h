@@ -4,6 +4,7 @@
 #define SLUICE_ENGINE_SHAPE_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -21,10 +22,11 @@ class Shape {
   static constexpr int kMaxRank = 8;
 
   constexpr Shape() = default;  // a scalar
+  // Both throw Error beyond kMaxRank dimensions.
   constexpr Shape(std::initializer_list<int64_t> dims) {
+    if (dims.size() > kMaxRank) ThrowRank(dims.size());
     for (int64_t d : dims) push_back(d);
   }
-  // Throws Error beyond kMaxRank dimensions.
   explicit Shape(std::span<const int64_t> dims);
 
   constexpr int rank() const { return rank_; }
@@ -56,6 +58,8 @@ class Shape {
   SLUICE_PUBLIC friend bool operator==(const Shape& a, const Shape& b);
 
  private:
+  [[noreturn]] static void ThrowRank(size_t rank);
+
   std::array<int64_t, kMaxRank> dims_{};
   int rank_ = 0;
 };

@@ -99,6 +99,8 @@ class Tensor {
   double At(int64_t i) const;
   int64_t IntAt(int64_t i) const;
 
+  // Whether nobody else has its buffer.
+  bool owns_alone() const { return owner_.use_count() == 1; }
   Tensor Clone() const;
   // A view with the same bytes; element counts must match.
   Tensor Reshaped(const Shape& shape) const;

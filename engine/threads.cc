@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "engine/affinity.h"
 #include "engine/pause.h"
 #include "engine/status.h"
 
@@ -67,6 +68,9 @@ bool SpinUntil(const Ready& ready) {
 }  // namespace
 
 int AvailableCores() {
+  // hardware_concurrency counts those of the machine.
+  const std::vector<int> cpus = CpusOf(0);
+  if (!cpus.empty()) return static_cast<int>(cpus.size());
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 

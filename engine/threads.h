@@ -157,7 +157,7 @@ class ScopedComputeThreads {
   ThreadPool* saved_;
 };
 
-// That this process may use.
+// That the calling thread, and so the process, may use (CpusOf).
 int AvailableCores();
 
 // Of the process; n = 0: one per core. No ParallelFor may be running.

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "engine/semantics/row_ids.h"
 #include "graph/ops/array.h"
 #include "graph/ops/control.h"
 #include "graph/ops/elementwise.h"
@@ -67,6 +69,25 @@ void CheckSeed(const Output& y, const Output& seed) {
                   y.type().ToString()));
 }
 
+// Each of the ys, or xs, is in y 0's graph.
+void CheckHandles(std::string_view role, const std::vector<Output>& outputs,
+                  const Output& y0) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].valid()) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("Gradients: {} {} is an empty Output: a handle "
+                              "that no op returned",
+                              role, i));
+    }
+    if (&outputs[i].graph() != &y0.graph()) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("Gradients: {} {}, '{}', belongs to another "
+                              "graph than '{}'",
+                              role, i, outputs[i].name(), y0.name()));
+    }
+  }
+}
+
 // The sum of what the users of one output send back, in one pass over memory.
 Output Sum(const std::vector<Output>& terms) {
   return terms.size() == 1   ? terms[0]
@@ -112,12 +133,13 @@ void AddCollectives(const std::vector<Node*>& leading,
 }
 
 // All of them as one. The slices of each are summed before, as they are where
-// each is added to zeros of the table's shape.
+// each is added to zeros of the table's shape. Those of a row are added one to
+// another then, as whole gradients are: there are at most kSlicesRun.
 RowsGradient JoinRows(const std::vector<RowsGradient>& parts,
                       int64_t rows_of_x) {
   if (parts.size() == 1) return parts[0];
   std::vector<Output> values, rows;
-  for (const RowsGradient& part : parts) {
+  const auto add = [&](const RowsGradient& part) {
     const SumRowsOutputs sums = SumRows(part.rows, part.values, rows_of_x);
     Shape slices = part.values.shape();
     slices = slices.Slice(part.rows.shape().rank(), slices.rank());
@@ -125,6 +147,15 @@ RowsGradient JoinRows(const std::vector<RowsGradient>& parts,
     for (int64_t d : slices) flat.push_back(d);
     values.push_back(Reshape(sums.sums, flat));
     rows.push_back(Cast(Reshape(sums.rows, {-1}), DType::kInt64));
+  };
+  for (const RowsGradient& part : parts) {
+    if (static_cast<int64_t>(values.size()) == kSlicesRun) {
+      const RowsGradient before = {Concat(values, 0), Concat(rows, 0)};
+      values.clear();
+      rows.clear();
+      add(before);
+    }
+    add(part);
   }
   return {Concat(values, 0), Concat(rows, 0)};
 }
@@ -148,6 +179,8 @@ std::vector<RowsGradient> GradientsByRows(const std::vector<Output>& ys,
                                           const std::vector<Output>& seeds,
                                           const GradientOptions& options) {
   if (ys.empty() || xs.empty()) return std::vector<RowsGradient>(xs.size());
+  CheckHandles("y", ys, ys[0]);
+  CheckHandles("x", xs, ys[0]);
   if (!seeds.empty() && seeds.size() != ys.size()) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("{} seeds for {} outputs to differentiate",

@@ -31,7 +31,8 @@ struct GradientOptions {
 // others (same shapes). Where y does not depend on x, or only through ops
 // without a gradient, the result is an invalid Output. Only floating-point
 // edges carry gradients. Throws Error, naming the op, when an op on the way
-// has no gradient rule.
+// has no gradient rule, and for an x or y that is empty or in another graph
+// than the first y.
 std::vector<Output> Gradients(const std::vector<Output>& ys,
                               const std::vector<Output>& xs,
                               const std::vector<Output>& seeds = {},

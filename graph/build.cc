@@ -172,12 +172,12 @@ Result<std::vector<TensorType>> Graph::InferredTypes(const Node& node) {
 
 Status Graph::Infer(Node& node) {
   SLUICE_ASSIGN_OR_RETURN(node.outputs_, InferredTypes(node));
-  // As many as an Instruction counts (engine/runtime/plan.h).
-  constexpr int kMost = UINT16_MAX;
-  if (node.num_inputs() <= kMost && node.num_outputs() <= kMost) return {};
-  return InvalidArgument(
-      fmt::format("{}: {} inputs and {} outputs, of which there may be {}",
-                  node.name(), node.num_inputs(), node.num_outputs(), kMost));
+  if (std::max(node.num_inputs(), node.num_outputs()) <= kMostOperands) {
+    return {};
+  }
+  return InvalidArgument(fmt::format(
+      "{}: {} inputs and {} outputs, of which there may be {}", node.name(),
+      node.num_inputs(), node.num_outputs(), kMostOperands));
 }
 
 Node& Graph::Add(NodeRequest request, Location location) {
@@ -302,6 +302,7 @@ Output Graph::Variable(const std::string& name, const Initializer& initializer,
 
 Output Graph::Constant(Tensor value, const std::string& name,
                        Location location) {
+  if (!value.owns_alone()) value = value.Clone();
   return Add({"Const", {}, {{"value", std::move(value)}}, name}, location)
       .output(0);
 }
@@ -317,9 +318,12 @@ Output Graph::Constant(const Number& value, DType dtype, Location location) {
 }
 
 Initializer CopyOf(Tensor value) {
-  return {
-      value.dtype(), value.shape(),
-      [kept = std::move(value)](Graph& graph) { return graph.Constant(kept); }};
+  if (!value.owns_alone()) value = value.Clone();
+  return {value.dtype(), value.shape(),
+          // Nobody writes there, so that it need not be copied again.
+          [kept = std::move(value)](Graph& graph) {
+            return graph.Add({"Const", {}, {{"value", kept}}}).output(0);
+          }};
 }
 
 Initializer Filled(const Number& value, const Shape& shape, DType dtype) {

@@ -83,6 +83,13 @@ NameScope::NameScope(const Scope& scope)
 ControlScope::ControlScope(Graph& graph,
                            const std::vector<Operation>& operations)
     : graph_(graph), saved_(graph.controls_) {
+  for (size_t i = 0; i < operations.size(); ++i) {
+    if (operations[i].valid()) continue;
+    throw Error(Code::kInvalidArgument,
+                fmt::format("operation {} to run after is an empty handle, "
+                            "which no op returned",
+                            i));
+  }
   for (const Operation& operation : operations) {
     graph_.controls_.push_back(&operation.node());
   }

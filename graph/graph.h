@@ -5,6 +5,7 @@
 #define SLUICE_GRAPH_GRAPH_H_
 
 #include <concepts>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -56,7 +57,8 @@ class Operation {
  public:
   Operation() = default;
   explicit Operation(Node* node) : node_(node) {}
-  Operation(const Output& output) : node_(&output.node()) {}  // NOLINT
+  Operation(const Output& output)  // NOLINT: implicit
+      : node_(output.valid() ? &output.node() : nullptr) {}
   bool valid() const { return node_ != nullptr; }
   Node& node() const { return *node_; }
 
@@ -97,6 +99,10 @@ class Operand {
   Number number_;
   std::source_location location_;
 };
+
+// Inputs that a node may have, and outputs: as many as an Instruction counts
+// (engine/runtime/plan.h).
+inline constexpr int kMostOperands = UINT16_MAX;
 
 // One op in a graph. Users read it; only passes write to it.
 class Node {
@@ -261,6 +267,7 @@ class Graph {
     frozen_ = std::move(frozen);
   }
   bool Frozen(std::string_view name) const { return frozen_ && frozen_(name); }
+  // The tensor as it is now: a copy where others have its memory, too.
   Output Constant(Tensor value, const std::string& name = "const",
                   Location location = Location::current());
   // A scalar. Throws Error if dtype cannot hold it.
@@ -398,7 +405,8 @@ class DeviceScope {
   std::string saved_;
 };
 
-// RAII: nodes added meanwhile run after `operations`.
+// RAII: nodes added meanwhile run after `operations`. Throws Error where one is
+// an empty handle.
 class ControlScope {
  public:
   ControlScope(Graph& graph, const std::vector<Operation>& operations);

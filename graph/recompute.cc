@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 
 namespace sluice {
 namespace {
@@ -162,7 +163,16 @@ std::set<Output> NormalizedValues(const std::vector<Node*>& forward) {
   return again;
 }
 
+std::string NameAgain(const Node& node) {
+  return "recompute/" + node.name();
+}
+
 }  // namespace
+
+bool Recomputes(const Node& node, const Node& first) {
+  return node.origin() == first.origin() &&
+         node.name().find(NameAgain(first)) != std::string::npos;
+}
 
 Recomputation::Recomputation(const std::vector<Node*>& forward, Recompute which,
                              PinnedReads& pinned)
@@ -194,15 +204,16 @@ Node& Recomputation::Copy(Node& node, Node* trigger) {
                                          : std::vector<Operation>{});
   const DeviceScope device(graph, node.device());
   Node& twin =
-      graph.AddRaw(graph.UniqueName("recompute/" + node.name()), node.origin(),
-                   node.op(), node.attrs(), inputs, node.output_types());
+      graph.AddRaw(graph.UniqueName(NameAgain(node)), node.origin(), node.op(),
+                   node.attrs(), inputs, node.output_types());
   twin.set_device(node.device());
   twin.set_location(node.location());
   if (starts) twin.AddControlInput(trigger);
   if (node.op().again != nullptr && again_.contains(node.output(0))) {
-    const NameScope below(graph, "recompute/" + node.name());
+    const NameScope below(graph, NameAgain(node));
     const Output shortcut = node.op().again(node, inputs);
     shortcut.node().set_location(node.location());
+    shortcut.node().set_origin(node.origin());
     shortcuts_[twin.output(0)] = shortcut;
   }
   twins_[&node] = &twin;

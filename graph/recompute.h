@@ -15,6 +15,8 @@
 //
 // An op whose record says how (OpDef::again) is not run again: a
 // normalisation's statistics are kept.
+//
+// Where a first value is fed, the second is what is fed (ExtractStep).
 #ifndef SLUICE_GRAPH_RECOMPUTE_H_
 #define SLUICE_GRAPH_RECOMPUTE_H_
 
@@ -55,6 +57,10 @@ class Recomputation {
   std::unordered_map<const Node*, Node*> twins_;
   std::map<Output, Output> shortcuts_;  // by OpDef::again, of twins' outputs
 };
+
+// Whether `node` is a second computation of what `first` computes, or of its
+// output 0 (OpDef::again).
+bool Recomputes(const Node& node, const Node& first);
 
 // Positions in [1, n) before which to cut a chain of n values: `bytes[i]` is
 // what node i produces, `crossing[i]` the bytes that live across the boundary

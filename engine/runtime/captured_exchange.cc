@@ -5,7 +5,6 @@
 namespace sluice {
 namespace {
 
-constexpr auto kCompute = Accelerator::kCompute;
 // The receiver's: what it copies of feeds comes before this work or after it.
 constexpr auto kCopies = Accelerator::kCopyIn;
 
@@ -29,7 +28,8 @@ Status CapturedExchange::StartSend(const Edge& edge, const DeviceView& from) {
   SLUICE_ASSIGN_OR_RETURN(Copy * copy, Find(edge));
   copy->from.data = from.data;
   copy->sent = true;
-  SLUICE_RETURN_IF_ERROR(from.accelerator->Record(copy->produced, kCompute));
+  SLUICE_RETURN_IF_ERROR(
+      from.accelerator->Record(copy->produced, Accelerator::kCompute));
   if (!copy->wanted) return {};
   SLUICE_RETURN_IF_ERROR(AddCopy(*copy));
   return from.accelerator->Use();
@@ -40,7 +40,8 @@ Status CapturedExchange::StartReceive(const Edge& edge,
   SLUICE_ASSIGN_OR_RETURN(Copy * copy, Find(edge));
   copy->into.data = into.data;
   copy->wanted = true;
-  SLUICE_RETURN_IF_ERROR(into.accelerator->Record(copy->free, kCompute));
+  SLUICE_RETURN_IF_ERROR(
+      into.accelerator->Record(copy->free, Accelerator::kCompute));
   return copy->sent ? AddCopy(*copy) : Status();
 }
 
@@ -63,7 +64,7 @@ Status CapturedExchange::WaitSent(const Edge& edge, const DeviceView& from) {
   if (!copy->wanted) {
     return Internal(fmt::format("'{}' has not been received", edge.name));
   }
-  return from.accelerator->Wait(copy->done, kCompute);
+  return from.accelerator->Wait(copy->done, Accelerator::kCompute);
 }
 
 Status CapturedExchange::WaitReceived(const Edge& edge,
@@ -72,7 +73,7 @@ Status CapturedExchange::WaitReceived(const Edge& edge,
   if (!copy->sent) {
     return Internal(fmt::format("'{}' has not been sent", edge.name));
   }
-  return into.accelerator->Wait(copy->done, kCompute);
+  return into.accelerator->Wait(copy->done, Accelerator::kCompute);
 }
 
 auto CapturedExchange::Find(const Edge& edge) -> Result<Copy*> {

@@ -31,7 +31,7 @@ struct Edge {
   int number = 0;                     // among those of the step
   uint64_t sender = 0, receiver = 0;  // the devices' incarnations
   size_t bytes = 0;
-  std::string name;  // for messages
+  std::string name;  // the same at both ends
   // The receiver's: `bytes` is what may come at most.
   bool some = false;
 };

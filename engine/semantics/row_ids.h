@@ -9,6 +9,12 @@ namespace sluice {
 // The row of a slice that belongs to none: it is left out.
 inline constexpr int64_t kNoRow = -1;
 
+// Slices of a row that are added one to another. In a float sum of very many
+// the last digits of each would be lost: of more, those after the first are
+// summed in runs of so many, and these in double; all of that is added to the
+// first.
+inline constexpr int64_t kSlicesRun = 64;
+
 }  // namespace sluice
 
 #endif  // SLUICE_ENGINE_SEMANTICS_ROW_IDS_H_

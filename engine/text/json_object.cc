@@ -9,16 +9,18 @@
 
 namespace sluice {
 
-using Json = nlohmann::json;
+namespace {
+using Value = nlohmann::json;
+}  // namespace
 
 struct JsonObject::Fields {
-  std::shared_ptr<const Json> root;
-  const Json* object;  // in it: a copy might recurse as deep as the text
+  std::shared_ptr<const Value> root;
+  const Value* object;  // in it: a copy might recurse as deep as the text
 
   // The field if it `is` what the caller wants, else an error.
   template <typename Is>
-  Result<const Json*> Find(const std::string& name, const char* wanted,
-                           Is is) const {
+  Result<const Value*> Find(const std::string& name, const char* wanted,
+                            Is is) const {
     const auto found = object->find(name);
     if (found == object->end()) {
       return InvalidArgument(fmt::format("there is no \"{}\"", name));
@@ -30,14 +32,14 @@ struct JsonObject::Fields {
   }
   template <typename T, typename Is>
   Result<T> Get(const std::string& name, const char* wanted, Is is) const {
-    SLUICE_ASSIGN_OR_RETURN(const Json* value, Find(name, wanted, is));
+    SLUICE_ASSIGN_OR_RETURN(const Value* value, Find(name, wanted, is));
     return value->get<T>();
   }
 };
 
 namespace {
 
-bool IsInt64(const Json& value) {
+bool IsInt64(const Value& value) {
   // What is parsed is unsigned unless it has a minus.
   return value.is_number_unsigned()
              ? value.get<uint64_t>() <=
@@ -45,22 +47,22 @@ bool IsInt64(const Json& value) {
              : value.is_number_integer();
 }
 
-bool IsStrings(const Json& value) {
+bool IsStrings(const Value& value) {
   return value.is_array() &&
          std::all_of(value.begin(), value.end(),
-                     [](const Json& item) { return item.is_string(); });
+                     [](const Value& item) { return item.is_string(); });
 }
 
-bool IsInts(const Json& value) {
+bool IsInts(const Value& value) {
   return value.is_array() && std::all_of(value.begin(), value.end(), IsInt64);
 }
 
 }  // namespace
 
 Result<JsonObject> JsonObject::Parse(std::string_view text) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Value json = Value::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return InvalidArgument("it is no JSON object");
-  const auto root = std::make_shared<const Json>(std::move(json));
+  const auto root = std::make_shared<const Value>(std::move(json));
   return JsonObject(std::make_shared<Fields>(Fields{root, root.get()}));
 }
 
@@ -77,7 +79,7 @@ std::vector<std::string> JsonObject::names() const {
 }
 
 Result<bool> JsonObject::Bool(const std::string& name) const {
-  return fields_->Get<bool>(name, "true or false", &Json::is_boolean);
+  return fields_->Get<bool>(name, "true or false", &Value::is_boolean);
 }
 
 Result<int64_t> JsonObject::Int(const std::string& name) const {
@@ -86,15 +88,15 @@ Result<int64_t> JsonObject::Int(const std::string& name) const {
 
 Result<uint64_t> JsonObject::Unsigned(const std::string& name) const {
   return fields_->Get<uint64_t>(name, "an unsigned 64-bit integer",
-                                &Json::is_number_unsigned);
+                                &Value::is_number_unsigned);
 }
 
 Result<double> JsonObject::Double(const std::string& name) const {
-  return fields_->Get<double>(name, "a number", &Json::is_number);
+  return fields_->Get<double>(name, "a number", &Value::is_number);
 }
 
 Result<std::string> JsonObject::String(const std::string& name) const {
-  return fields_->Get<std::string>(name, "a string", &Json::is_string);
+  return fields_->Get<std::string>(name, "a string", &Value::is_string);
 }
 
 Result<std::vector<std::string>> JsonObject::Strings(
@@ -108,13 +110,13 @@ Result<std::vector<int64_t>> JsonObject::Ints(const std::string& name) const {
 }
 
 Result<JsonObject> JsonObject::Object(const std::string& name) const {
-  SLUICE_ASSIGN_OR_RETURN(const Json* value,
-                          fields_->Find(name, "an object", &Json::is_object));
+  SLUICE_ASSIGN_OR_RETURN(const Value* value,
+                          fields_->Find(name, "an object", &Value::is_object));
   return JsonObject(std::make_shared<Fields>(Fields{fields_->root, value}));
 }
 
 Result<std::vector<std::string>> ParseJsonStrings(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Value json = Value::parse(text, nullptr, /*allow_exceptions=*/false);
   if (IsStrings(json)) return json.get<std::vector<std::string>>();
   return InvalidArgument("it is no list of strings");
 }

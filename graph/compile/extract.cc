@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "graph/passes/passes.h"
+#include "graph/recompute.h"
 #include "graph/traversal.h"
 
 namespace sluice {
@@ -89,6 +90,15 @@ Status CheckNames(const Graph& graph,
   return {};
 }
 
+// What gradients compute again of an output is fed with it.
+void ReplaceRecomputed(Graph& step, const Output& fed, const Output& feed) {
+  for (const auto& node : step.nodes()) {
+    if (fed.index() < node->num_outputs() && Recomputes(*node, fed.node())) {
+      step.ReplaceUses(node->output(fed.index()), feed, /*controls=*/false);
+    }
+  }
+}
+
 // Sets the element that `node` stands for. A step read from a file may hold
 // any index; there are never more elements than nodes.
 Status SetType(const Node& node, int64_t index, const TensorType& type,
@@ -136,14 +146,15 @@ Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
   for (size_t i = 0; i < request.feeds.size(); ++i) {
     const Output fed = twin(request.feeds[i].output);
     const TensorType type{fed.dtype(), request.feeds[i].shape};
-    const std::string name = FeedName(static_cast<int>(i));
-    Node& feed = step->AddRaw(name, name, placeholder,
-                              {{"dtype", type.dtype}, {"shape", type.shape}},
-                              {}, {type});
+    // Messages call it what the user does.
+    Node& feed = step->AddRaw(
+        FeedName(static_cast<int>(i)), fed.name(), placeholder,
+        {{"dtype", type.dtype}, {"shape", type.shape}}, {}, {type});
     feed.set_device(fed.node().device());
     // Another node that is fed still runs where it is waited for; a placeholder
     // has nothing to run.
     step->ReplaceUses(fed, feed.output(0), fed.node().IsPlaceholder());
+    ReplaceRecomputed(*step, fed, feed.output(0));
   }
   return step;
 }

@@ -258,12 +258,12 @@ void ScatterAdd(const Node& node, WorkKind kind, Launches* launches) {
 // What comes from other processes is counted where it is sent.
 void Nothing(const Node&, WorkKind, Launches*) {}
 
-struct Row {
+struct OpLaunches {
   std::string_view op;
   WorkKind kind;
   Count count = One;
 };
-constexpr Row kRows[] = {
+constexpr OpLaunches kRows[] = {
     {"Conv2D", WorkKind::kConvolution, Convolution},
     {"Conv2DBias", WorkKind::kConvolution, Convolution},
     {"Conv2DBiasAdd", WorkKind::kConvolution, Convolution},
@@ -334,6 +334,7 @@ constexpr Row kRows[] = {
     {"Min", WorkKind::kOther, Reduce},
     {"LogSumExp", WorkKind::kOther, Reduce},
     {"L2Loss", WorkKind::kOther, Reduce},
+    {"SquaredNorm", WorkKind::kOther, Reduce},
     {"Any", WorkKind::kOther, Reduce},
     {"All", WorkKind::kOther, Reduce},
     {"ScatterAdd", WorkKind::kOther, ScatterAdd},
@@ -344,10 +345,11 @@ constexpr Row kRows[] = {
 };
 
 // Of an op without a row: a launch that moves every operand once.
-Row RowOf(const Node& node) {
+OpLaunches RowOf(const Node& node) {
   const std::string_view op = node.op().name;
-  const auto* row = std::find_if(std::begin(kRows), std::end(kRows),
-                                 [&](const Row& r) { return r.op == op; });
+  const auto* row =
+      std::find_if(std::begin(kRows), std::end(kRows),
+                   [&](const OpLaunches& r) { return r.op == op; });
   if (row != std::end(kRows)) return *row;
   if (node.op().collective) return {op, WorkKind::kOther, Nothing};
   if (node.op().elementwise && node.num_inputs() > 0) {
@@ -398,7 +400,7 @@ int64_t KernelLaunch::Bytes(const Node& node) const {
 std::vector<KernelLaunch> LaunchesOf(const Node& node) {
   Launches launches;
   if (!node.IsInstruction()) return launches;
-  const Row row = RowOf(node);
+  const OpLaunches row = RowOf(node);
   row.count(node, row.kind, &launches);
   return launches;
 }

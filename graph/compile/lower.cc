@@ -79,9 +79,7 @@ class Lowering {
   void CountUses(const std::vector<Node*>& order) {
     for (const Node* node : order) {
       if (!Runs(*node)) continue;
-      for (const Output& input : node->inputs()) {
-        ++uses_[parts_.WholeOf(input)];
-      }
+      for (const Output& input : node->inputs()) ++uses_[parts_.WholeOf(input)];
     }
   }
 
@@ -171,6 +169,9 @@ class Lowering {
   }
 
   Status Emit(Node& node) {
+    if (std::max(node.num_inputs(), node.num_outputs()) > kMostOperands) {
+      return Internal(node.Describe() + ": a pass gave it too many operands");
+    }
     const int position = static_cast<int>(plan_.instructions.size());
     KernelSpec spec = SpecOf(node, settings_.deterministic);
     spec.tf32 = settings_.precision == Precision::kTf32;
@@ -437,9 +438,7 @@ class Lowering {
         }
         it = segments.erase(it);
         if (old_begin < begin) segments[old_begin] = {begin, old.storage};
-        if (old.end > end) {
-          it = segments.insert_or_assign(end, old).first;
-        }
+        if (old.end > end) it = segments.insert_or_assign(end, old).first;
       }
       segments[begin] = {end, s};
     }

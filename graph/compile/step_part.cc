@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/catch_errors.h"
+#include "engine/semantics/random.h"
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
 #include "graph/compile/extract.h"
@@ -105,11 +106,15 @@ Status CheckPart(const StepPart& part) {
 
 // Numbers the tensors that are sent and says between whom, for both of their
 // ends, so that a part needs to know of no other. Returns how many there are.
+// The key of each gets a mark of all of them: peers, who cut the step each for
+// itself, have the same keys only where they send each other the same. (The
+// rest of a step may say who is who.)
 int NumberEdges(const passes::Partitions& parts,
                 const DeviceDescriptions& devices) {
   struct Ends {
     int64_t number;
     int64_t sender = 0, receiver = 0;
+    std::string type = {};
   };
   std::map<std::string, Ends> edges;
   for (const auto& [device, part] : parts) {
@@ -122,12 +127,23 @@ int NumberEdges(const passes::Partitions& parts,
       const std::string& key = node->attrs().String("key");
       Ends& ends = edges.emplace(key, Ends{number}).first->second;
       (node->IsSend() ? ends.sender : ends.receiver) = incarnation;
+      if (node->op().wait != nullptr && node->IsSend()) {
+        ends.type = node->input(0).type().ToString();
+      }
     }
   }
+  std::string all;
+  for (const auto& [key, ends] : edges) {
+    all += fmt::format("{} {} {}\n", ends.number, ends.type, key);
+  }
+  const std::string mark = fmt::format(";{:x}", HashName(all));
   for (const auto& [device, part] : parts) {
     for (const auto& node : part->nodes()) {
       if (!HasEdge(*node)) continue;
-      const Ends& ends = edges.at(node->attrs().String("key"));
+      std::string key = node->attrs().String("key");
+      const Ends& ends = edges.at(key);
+      key.insert(key.rfind(';'), mark);  // before the node's name
+      node->set_attr("key", key);
       node->set_attr("edge", ends.number);
       node->set_attr("sender", ends.sender);
       node->set_attr("receiver", ends.receiver);

@@ -78,7 +78,7 @@ Status CheckRows(const Shape& x) {
   return InvalidArgument("a scalar has no first dimension");
 }
 
-Status GatherShape(InferContext& c) {
+Status AllGatherShape(InferContext& c) {
   SLUICE_ASSIGN_OR_RETURN(const int64_t workers, WorkersOf(c));
   Shape y = c.input(0);
   SLUICE_RETURN_IF_ERROR(CheckRows(y));
@@ -151,10 +151,12 @@ constexpr AttrDef kGroupAttr = {kGroup, ""};
 constexpr AttrDef kWorkersAttr = {kWorkers, kAsMany};
 constexpr AttrDef kMeanAttr = {"mean", false};
 constexpr AttrDef kRootAttr = {"root", 0};
+// How many of them its step has, of its group (passes::StartCollectives).
+constexpr AttrDef kInStepAttr = {"in_step", 0};
 constexpr AttrSetting kAlone = {kWorkers, 1};  // for probes
 
 // What a step makes of them (passes::StartCollectives): the start of each has
-// its attributes.
+// its attributes, and how many there are.
 constexpr OpDef StartOp(const char* name, const char* doc, TypeVar type,
                         FixedList<AttrDef, 10> attrs, ShapeFn shape) {
   return {.name = name,
@@ -174,7 +176,7 @@ constexpr OpDef StartOp(const char* name, const char* doc, TypeVar type,
 constexpr OpDef GatherStartOp() {
   OpDef op = StartOp("AllGatherStart",
                      "Begins the AllGather of x; y is where it will be.", kAny,
-                     {kGroupAttr, kWorkersAttr}, GatherShape);
+                     {kGroupAttr, kWorkersAttr, kInStepAttr}, AllGatherShape);
   op.inplace = {};
   return op;
 }
@@ -184,7 +186,7 @@ constexpr OpDef ScatterStartOp() {
   OpDef op =
       StartOp("ReduceScatterStart",
               "Begins the ReduceScatter of x; y is where it is done.", kSummed,
-              {kMeanAttr, kGroupAttr, kWorkersAttr}, ReducedShape);
+              {kMeanAttr, kGroupAttr, kWorkersAttr, kInStepAttr}, ReducedShape);
   op.wait = "ReduceScatterWait";
   return op;
 }
@@ -212,7 +214,7 @@ constexpr OpDef kCollectiveOps[] = {
      .inputs = {{"x"}},
      .types = {kAny},
      .attrs = {kGroupAttr, kWorkersAttr},
-     .shape = GatherShape,
+     .shape = AllGatherShape,
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return {Transposed(node, "ReduceScatter", dy[0], "reduce_scatter")};
      },
@@ -289,16 +291,17 @@ constexpr OpDef kCollectiveOps[] = {
                 {.inputs = {{.shape = {}}}, .attrs = {kAlone}}}},
     StartOp("AllReduceStart",
             "Begins the AllReduce of x; y is where it will be.", kSummed,
-            {kMeanAttr, kGroupAttr}, ReducedShape),
+            {kMeanAttr, kGroupAttr, kInStepAttr}, ReducedShape),
     GatherStartOp(),
     ScatterStartOp(),
     StartOp("AllToAllStart", "Begins the AllToAll of x; y is where it will be.",
-            kAny, {kGroupAttr, kWorkersAttr}, TradeShape),
+            kAny, {kGroupAttr, kWorkersAttr, kInStepAttr}, TradeShape),
     StartOp("BroadcastStart",
             "Begins the Broadcast of x; y is where it will be.", kAny,
-            {kRootAttr, kGroupAttr, kWorkersAttr}, RootedShape),
+            {kRootAttr, kGroupAttr, kWorkersAttr, kInStepAttr}, RootedShape),
     StartOp("ReduceStart", "Begins the Reduce of x; y is where it will be.",
-            kSummed, {kRootAttr, kGroupAttr, kWorkersAttr}, RootedShape),
+            kSummed, {kRootAttr, kGroupAttr, kWorkersAttr, kInStepAttr},
+            RootedShape),
     {.name = "CollectiveWait",
      .doc = "Waits until x, which was begun, is there; y is x.",
      .made_by = MadeBy::kEngine,

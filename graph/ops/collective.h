@@ -2,7 +2,10 @@
 // collective (SessionOptions) there is one worker, and they change nothing.
 //
 // Each depends on the one that was added to the graph before it, so that all
-// workers, which run the same graph, have them in the same order.
+// workers, which run the same graph, have them in the same order. Where steps
+// that meet differ, in kind, name, dtype, shape or root of one or in how many
+// of a group they have, all workers have an error; of those that differ in what
+// x is made of alone nobody can tell.
 #ifndef SLUICE_GRAPH_OPS_COLLECTIVE_H_
 #define SLUICE_GRAPH_OPS_COLLECTIVE_H_
 

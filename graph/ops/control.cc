@@ -229,11 +229,8 @@ std::span<const OpDef> ControlOps() {
 
 Operation NoOp(Graph& graph, const std::vector<Operation>& after,
                const std::string& name) {
-  Node& node = graph.Add({"NoOp", {}, {}, name});
-  for (const Operation& operation : after) {
-    node.AddControlInput(&operation.node());
-  }
-  return Operation(&node);
+  const ControlScope scope(graph, after);
+  return Operation(&graph.Add({"NoOp", {}, {}, name}));
 }
 
 Operation Group(Graph& graph, const std::vector<Operation>& operations,

@@ -8,6 +8,7 @@
 #include "engine/semantics/filter_layout.h"
 #include "engine/semantics/window.h"
 #include "graph/ops/conv_shape.h"
+#include "graph/ops/expression.h"
 #include "graph/ops/padding.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/tables.h"
@@ -151,30 +152,26 @@ Family FamilyOf(const Node& node) {
   return {"Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"};
 }
 
-Output Same(const char* op, const Node& node, std::vector<Operand> inputs) {
-  return node.graph().Add({op, std::move(inputs), node.attrs()}).output(0);
-}
-
 Outputs ForwardGradient(const Node& node, const Outputs& dy) {
   const Family f = FamilyOf(node);
   const Output x = node.input(0), filter = node.input(1);
-  return {Same(f.backprop_input, node, {dy[0], filter, ShapeOf(x)}),
-          Same(f.backprop_filter, node, {x, dy[0], ShapeOf(filter)})};
+  return {WithAttrsOf(node, f.backprop_input, {dy[0], filter, ShapeOf(x)}),
+          WithAttrsOf(node, f.backprop_filter, {x, dy[0], ShapeOf(filter)})};
 }
 
 Outputs BackpropInputGradient(const Node& node, const Outputs& ddx) {
   const Family f = FamilyOf(node);
   const Output dy = node.input(0), filter = node.input(1);
-  return {Same(f.forward, node, {ddx[0], filter}),
-          Same(f.backprop_filter, node, {ddx[0], dy, ShapeOf(filter)}),
+  return {WithAttrsOf(node, f.forward, {ddx[0], filter}),
+          WithAttrsOf(node, f.backprop_filter, {ddx[0], dy, ShapeOf(filter)}),
           Output()};
 }
 
 Outputs BackpropFilterGradient(const Node& node, const Outputs& dfilter) {
   const Family f = FamilyOf(node);
   const Output x = node.input(0), dy = node.input(1);
-  return {Same(f.backprop_input, node, {dy, dfilter[0], ShapeOf(x)}),
-          Same(f.forward, node, {x, dfilter[0]}), Output()};
+  return {WithAttrsOf(node, f.backprop_input, {dy, dfilter[0], ShapeOf(x)}),
+          WithAttrsOf(node, f.forward, {x, dfilter[0]}), Output()};
 }
 
 // x [2,7,6,c] under 3x2 windows, stride 2 by 1: y is [2,4,6,...] with SAME,

@@ -317,7 +317,8 @@ Output AddN(const std::vector<Output>& terms) {
   }
   NodeRequest request{"AddN", {}};
   for (const Output& term : terms) request.inputs.emplace_back(term);
-  return terms[0].graph().Add(std::move(request)).output(0);
+  Graph& graph = request.inputs[0].graph();
+  return graph.Add(std::move(request)).output(0);
 }
 
 }  // namespace sluice

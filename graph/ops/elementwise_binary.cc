@@ -15,7 +15,7 @@ using Pair = std::pair<Output, Output>;
 // The gradient of y = f(a, b) from a rule (dy, a, b, y) -> (da, db), both
 // before broadcasting is undone.
 template <auto kRule>
-Outputs Rule(const Node& node, const Outputs& dy) {
+Outputs BinaryRule(const Node& node, const Outputs& dy) {
   const Output a = node.input(0), b = node.input(1);
   const Pair d = kRule(dy[0], a, b, node.output(0));
   return {SumToShapeOf(d.first, a), SumToShapeOf(d.second, b)};
@@ -101,18 +101,18 @@ Pair ToWinner(const Output& dy, const Output& first_loses,
 }
 
 constexpr OpDef kBinaryOps[] = {
+    Follows(Commutative(Binary(
+        "Add", "a + b.",
+        BinaryRule<[](auto dy, auto, auto, auto) { return Pair(dy, dy); }>))),
+    Follows(Binary(
+        "Sub", "a - b.",
+        BinaryRule<[](auto dy, auto, auto, auto) { return Pair(dy, -dy); }>)),
     Follows(Commutative(
-        Binary("Add", "a + b.",
-               Rule<[](auto dy, auto, auto, auto) { return Pair(dy, dy); }>))),
-    Follows(
-        Binary("Sub", "a - b.",
-               Rule<[](auto dy, auto, auto, auto) { return Pair(dy, -dy); }>)),
-    Follows(Commutative(
-        Binary("Mul", "a b.", Rule<[](auto dy, auto a, auto b, auto) {
+        Binary("Mul", "a b.", BinaryRule<[](auto dy, auto a, auto b, auto) {
                  return Pair(dy * b, dy * a);
                }>))),
     Follows(Binary("Div", "a / b; integers towards zero, and n / 0 = 0.",
-                   Rule<[](auto dy, auto, auto b, auto y) {
+                   BinaryRule<[](auto dy, auto, auto b, auto y) {
                      const Output da = dy / b;
                      return Pair(da, -da * y);
                    }>,
@@ -120,39 +120,39 @@ constexpr OpDef kBinaryOps[] = {
     Binary("FloorDiv", "floor(a / b); integers: n / 0 = 0.", NotDifferentiable,
            {.alo = 1, .ahi = 9, .blo = 2, .bhi = 4}),
     Binary("Mod", "a - b floor(a / b).",
-           Rule<[](auto dy, auto a, auto b, auto) {
+           BinaryRule<[](auto dy, auto a, auto b, auto) {
              return Pair(dy, -dy * FloorDiv(a, b));
            }>,
            {.alo = 1.1, .ahi = 1.9, .blo = 2, .bhi = 4}),
     Binary("Pow", "a^b.",
            // Where a is not positive, b has no gradient.
-           Rule<[](auto dy, auto a, auto b, auto y) {
+           BinaryRule<[](auto dy, auto a, auto b, auto y) {
              const Output base = Select(Greater(a, 0), a, 1);
              return Pair(dy * (b * Pow(AwayFromPole(a, b), b - 1)),
                          dy * (y * Log(base)));
            }>,
            {.alo = 0.5, .ahi = 2, .blo = 0.2, .bhi = 3}),
-    Follows(Commutative(Binary("Maximum",
-                               "The larger; NaN if either is. Of equal ones "
-                               "each has half the gradient.",
-                               Rule<[](auto dy, auto a, auto b, auto) {
-                                 return ToWinner(dy, Less(a, b), Less(b, a),
-                                                 Equal(a, b));
-                               }>))),
-    Follows(Commutative(Binary("Minimum",
-                               "The smaller; NaN if either is. Of equal ones "
-                               "each has half the gradient.",
-                               Rule<[](auto dy, auto a, auto b, auto) {
-                                 return ToWinner(dy, Greater(a, b),
-                                                 Greater(b, a), Equal(a, b));
-                               }>))),
+    // Of 0 and -0 the second one: these do not commute.
+    Follows(Binary("Maximum",
+                   "The larger; NaN if either is. Of equal ones "
+                   "each has half the gradient.",
+                   BinaryRule<[](auto dy, auto a, auto b, auto) {
+                     return ToWinner(dy, Less(a, b), Less(b, a), Equal(a, b));
+                   }>)),
+    Follows(Binary("Minimum",
+                   "The smaller; NaN if either is. Of equal ones "
+                   "each has half the gradient.",
+                   BinaryRule<[](auto dy, auto a, auto b, auto) {
+                     return ToWinner(dy, Greater(a, b), Greater(b, a),
+                                     Equal(a, b));
+                   }>)),
     Commutative(Binary("SquaredDifference", "(a - b)^2.",
-                       Rule<[](auto dy, auto a, auto b, auto) {
+                       BinaryRule<[](auto dy, auto a, auto b, auto) {
                          const Output da = dy * 2 * (a - b);
                          return Pair(da, -da);
                        }>)),
     Binary("Atan2", "The angle of the point (b, a).",
-           Rule<[](auto dy, auto a, auto b, auto) {
+           BinaryRule<[](auto dy, auto a, auto b, auto) {
              const Output scaled = dy / (a * a + b * b);
              return Pair(scaled * b, -scaled * a);
            }>,
@@ -168,7 +168,7 @@ constexpr OpDef kBinaryOps[] = {
     Logical("LogicalXor", "Either a or b."),
 };
 
-Output Build(const char* op, const Operand& a, const Operand& b) {
+Output BuildBinary(const char* op, const Operand& a, const Operand& b) {
   if (a.is_number() && b.is_number()) {
     throw Error(
         Code::kInvalidArgument,
@@ -186,30 +186,30 @@ std::span<const OpDef> ElementwiseBinaryOps() {
 }
 
 // clang-format off
-Output Add(Operand a, Operand b) { return Build("Add", a, b); }
-Output Sub(Operand a, Operand b) { return Build("Sub", a, b); }
-Output Mul(Operand a, Operand b) { return Build("Mul", a, b); }
-Output Div(Operand a, Operand b) { return Build("Div", a, b); }
-Output FloorDiv(Operand a, Operand b) { return Build("FloorDiv", a, b); }
-Output Mod(Operand a, Operand b) { return Build("Mod", a, b); }
-Output Pow(Operand a, Operand b) { return Build("Pow", a, b); }
-Output Maximum(Operand a, Operand b) { return Build("Maximum", a, b); }
-Output Minimum(Operand a, Operand b) { return Build("Minimum", a, b); }
+Output Add(Operand a, Operand b) { return BuildBinary("Add", a, b); }
+Output Sub(Operand a, Operand b) { return BuildBinary("Sub", a, b); }
+Output Mul(Operand a, Operand b) { return BuildBinary("Mul", a, b); }
+Output Div(Operand a, Operand b) { return BuildBinary("Div", a, b); }
+Output FloorDiv(Operand a, Operand b) { return BuildBinary("FloorDiv", a, b); }
+Output Mod(Operand a, Operand b) { return BuildBinary("Mod", a, b); }
+Output Pow(Operand a, Operand b) { return BuildBinary("Pow", a, b); }
+Output Maximum(Operand a, Operand b) { return BuildBinary("Maximum", a, b); }
+Output Minimum(Operand a, Operand b) { return BuildBinary("Minimum", a, b); }
 Output SquaredDifference(Operand a, Operand b) {
-  return Build("SquaredDifference", a, b);
+  return BuildBinary("SquaredDifference", a, b);
 }
-Output Atan2(Operand a, Operand b) { return Build("Atan2", a, b); }
-Output Equal(Operand a, Operand b) { return Build("Equal", a, b); }
-Output NotEqual(Operand a, Operand b) { return Build("NotEqual", a, b); }
-Output Less(Operand a, Operand b) { return Build("Less", a, b); }
-Output LessEqual(Operand a, Operand b) { return Build("LessEqual", a, b); }
-Output Greater(Operand a, Operand b) { return Build("Greater", a, b); }
+Output Atan2(Operand a, Operand b) { return BuildBinary("Atan2", a, b); }
+Output Equal(Operand a, Operand b) { return BuildBinary("Equal", a, b); }
+Output NotEqual(Operand a, Operand b) { return BuildBinary("NotEqual", a, b); }
+Output Less(Operand a, Operand b) { return BuildBinary("Less", a, b); }
+Output LessEqual(Operand a, Operand b) { return BuildBinary("LessEqual", a, b); }
+Output Greater(Operand a, Operand b) { return BuildBinary("Greater", a, b); }
 Output GreaterEqual(Operand a, Operand b) {
-  return Build("GreaterEqual", a, b);
+  return BuildBinary("GreaterEqual", a, b);
 }
-Output LogicalAnd(Operand a, Operand b) { return Build("LogicalAnd", a, b); }
-Output LogicalOr(Operand a, Operand b) { return Build("LogicalOr", a, b); }
-Output LogicalXor(Operand a, Operand b) { return Build("LogicalXor", a, b); }
+Output LogicalAnd(Operand a, Operand b) { return BuildBinary("LogicalAnd", a, b); }
+Output LogicalOr(Operand a, Operand b) { return BuildBinary("LogicalOr", a, b); }
+Output LogicalXor(Operand a, Operand b) { return BuildBinary("LogicalXor", a, b); }
 // clang-format on
 
 }  // namespace sluice

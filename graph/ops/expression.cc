@@ -1,11 +1,18 @@
 #include "graph/ops/expression.h"
 
+#include <utility>
+
 #include "graph/autograd.h"
 #include "graph/ops/control.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/reduce.h"
 
 namespace sluice {
+
+Output WithAttrsOf(const Node& node, const char* op,
+                   std::vector<Operand> inputs) {
+  return node.graph().Add({op, std::move(inputs), node.attrs()}).output(0);
+}
 
 Output CastTo(const Output& x, DType to) {
   return x.dtype() == to ? x : Cast(x, to);

@@ -12,6 +12,10 @@ namespace sluice {
 // x itself where it has that dtype.
 Output CastTo(const Output& x, DType to);
 
+// The first output of `op` with the node's attributes.
+Output WithAttrsOf(const Node& node, const char* op,
+                   std::vector<Operand> inputs);
+
 // `given` where `tied` holds, shared equally along `axes` by all for which it
 // does; else 0. Broadcasts.
 Output SharedByTied(const Output& tied, const Output& given,

@@ -73,9 +73,6 @@ Status GradShape(InferContext& c) {
   return {};
 }
 
-constexpr ProbeInput Positive(Ints shape) {
-  return {.shape = shape, .lo = 0.5, .hi = 2};
-}
 // Offsets so large that the sign of y does not hang on rounding.
 constexpr ProbeInput kOffset = {.shape = {8},
                                 .values = {3, -3, 4, 5, -4, 3, -5, -3}};

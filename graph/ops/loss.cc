@@ -279,6 +279,16 @@ constexpr OpDef kLossOps[] = {
        return {node.input(0) * dy[0]};
      },
      .probes = {{.inputs = {{.shape = {3, 7}}}}}},
+    {.name = "SquaredNorm",
+     .doc = "sum(x^2) in float64, which holds the squares of all floats.",
+     .inputs = {{"x"}},
+     .outputs = {{"y", "float64"}},
+     .shape = ScalarShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       const Output x = node.input(0);
+       return {x * CastTo(2 * dy[0], x.dtype())};
+     },
+     .probes = {{.inputs = {{.shape = {3, 7}}}}}},
 };
 
 Output CrossEntropy(const char* op, const Operand& logits,
@@ -328,6 +338,9 @@ Output MeanSquaredError(Operand predictions, Operand targets) {
 }
 Output L2Loss(Operand x) {
   return x.graph().Add({"L2Loss", {x}}).output(0);
+}
+Output SquaredNorm(Operand x) {
+  return x.graph().Add({"SquaredNorm", {x}}).output(0);
 }
 
 }  // namespace sluice

@@ -40,6 +40,9 @@ Output MeanSquaredError(Operand predictions, Operand targets);
 // sum(x^2) / 2: a scalar.
 Output L2Loss(Operand x);
 
+// sum(x^2): a float64 scalar, finite where x is of another dtype and finite.
+Output SquaredNorm(Operand x);
+
 }  // namespace sluice
 
 #endif  // SLUICE_GRAPH_OPS_LOSS_H_

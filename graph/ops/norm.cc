@@ -161,9 +161,6 @@ constexpr FixedList<ArgDef, 8> kGradInputs = {{"x"},
 constexpr FixedList<ArgDef, 6> kGradOutputs = {
     {"dx"}, {"dscale", kComputeOfT}, {"doffset", kComputeOfT}};
 constexpr FixedList<AttrDef, 10> kEpsilon = {{"epsilon", 1e-5}};
-constexpr ProbeInput Positive(Ints shape) {
-  return {.shape = shape, .lo = 0.5, .hi = 2};
-}
 
 // `spread`: what it is given beside the mean.
 constexpr OpDef GivenOp(const char* name, const char* doc, MadeBy made_by,

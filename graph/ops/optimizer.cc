@@ -80,7 +80,7 @@ constexpr ArgDef kStep = {"step", "int64"};
 constexpr ProbeInput kTensor = {.shape = {3, 5}};
 constexpr ProbeInput kSquares = {.shape = {3, 5}, .lo = 0.5, .hi = 2};
 constexpr ProbeInput kRate = {.values = {0.1}};
-constexpr ProbeInput kCount = {.values = {3}};
+constexpr ProbeInput kStepCount = {.values = {3}};
 
 constexpr OpDef kOptimizerOps[] = {
     ApplyOp("Sgd", "ApplySgd", "ApplySgdList",
@@ -111,19 +111,21 @@ constexpr OpDef kOptimizerOps[] = {
             {{"variable"}, {"accumulator"}, kLearningRate, {"gradient"}},
             {{"epsilon", 1e-10}},
             {.inputs = {kTensor, kSquares, kRate, kTensor}}),
-    ApplyOp("Adam", "ApplyAdam", "ApplyAdamList",
-            "Adam (Kingma and Ba, 2015), bias corrected.", 3,
-            {{"variable"}, {"m"}, {"v"}, kLearningRate, kStep, {"gradient"}},
-            {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}},
-            {.inputs = {kTensor, kTensor, kSquares, kRate, kCount, kTensor}}),
-    ApplyOp("AdamW", "ApplyAdamW", "ApplyAdamWList",
-            "Adam with decoupled weight decay.", 3,
-            {{"variable"}, {"m"}, {"v"}, kLearningRate, kStep, {"gradient"}},
-            {{"beta1", 0.9},
-             {"beta2", 0.999},
-             {"epsilon", 1e-8},
-             {"weight_decay", 0.01}},
-            {.inputs = {kTensor, kTensor, kSquares, kRate, kCount, kTensor}}),
+    ApplyOp(
+        "Adam", "ApplyAdam", "ApplyAdamList",
+        "Adam (Kingma and Ba, 2015), bias corrected.", 3,
+        {{"variable"}, {"m"}, {"v"}, kLearningRate, kStep, {"gradient"}},
+        {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}},
+        {.inputs = {kTensor, kTensor, kSquares, kRate, kStepCount, kTensor}}),
+    ApplyOp(
+        "AdamW", "ApplyAdamW", "ApplyAdamWList",
+        "Adam with decoupled weight decay.", 3,
+        {{"variable"}, {"m"}, {"v"}, kLearningRate, kStep, {"gradient"}},
+        {{"beta1", 0.9},
+         {"beta2", 0.999},
+         {"epsilon", 1e-8},
+         {"weight_decay", 0.01}},
+        {.inputs = {kTensor, kTensor, kSquares, kRate, kStepCount, kTensor}}),
 };
 
 // --- Lists of variables ------------------------------------------------------

@@ -4,6 +4,7 @@
 
 #include "engine/semantics/pool_argmax.h"
 #include "engine/semantics/window.h"
+#include "graph/ops/expression.h"
 #include "graph/ops/reduce.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/tables.h"
@@ -64,10 +65,6 @@ Status UnpooledShape(InferContext& c, int i) {
   return {};
 }
 
-Output Same(const char* op, const Node& node, std::vector<Operand> inputs) {
-  return node.graph().Add({op, std::move(inputs), node.attrs()}).output(0);
-}
-
 constexpr FixedList<AttrDef, 10> kPoolAttrs = {
     {"window", AttrType::kInts},
     {"strides", AttrType::kInts},
@@ -95,8 +92,8 @@ constexpr OpDef kPoolOps[] = {
      .attrs = kPoolAttrs,
      .shape = PoolShape,
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
-       return {
-           Same("MaxPoolGrad", node, {node.input(0), node.output(0), dy[0]})};
+       return {WithAttrsOf(node, "MaxPoolGrad",
+                           {node.input(0), node.output(0), dy[0]})};
      },
      .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 6, 4, 3}}}, .attrs = kPlain},
@@ -116,8 +113,8 @@ constexpr OpDef kPoolOps[] = {
      },
      .gradient = [](const Node& node, const Outputs& ddx) -> Outputs {
        return {Output(), Output(),
-               Same("MaxPoolGradGrad", node,
-                    {node.input(0), node.input(1), ddx[0]})};
+               WithAttrsOf(node, "MaxPoolGradGrad",
+                           {node.input(0), node.input(1), ddx[0]})};
      },
      .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 6, 4, 3}},
@@ -145,9 +142,9 @@ constexpr OpDef kPoolOps[] = {
        return {};
      },
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
-       return {
-           Output(), Output(),
-           Same("MaxPoolGrad", node, {node.input(0), node.input(1), dy[0]})};
+       return {Output(), Output(),
+               WithAttrsOf(node, "MaxPoolGrad",
+                           {node.input(0), node.input(1), dy[0]})};
      },
      .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 6, 4, 3}},
@@ -209,7 +206,8 @@ constexpr OpDef kPoolOps[] = {
      .attrs = kPoolAttrs,
      .shape = PoolShape,
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
-       return {Same("AvgPoolGrad", node, {dy[0], ShapeOf(node.input(0))})};
+       return {
+           WithAttrsOf(node, "AvgPoolGrad", {dy[0], ShapeOf(node.input(0))})};
      },
      .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 6, 4, 3}}}, .attrs = kPlain},
@@ -222,7 +220,7 @@ constexpr OpDef kPoolOps[] = {
      .attrs = kPoolAttrs,
      .shape = [](InferContext& c) { return UnpooledShape(c, 1); },
      .gradient = [](const Node& node, const Outputs& ddx) -> Outputs {
-       return {Same("AvgPool", node, {ddx[0]}), Output()};
+       return {WithAttrsOf(node, "AvgPool", {ddx[0]}), Output()};
      },
      .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3, 2, 3}},

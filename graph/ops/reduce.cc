@@ -419,7 +419,8 @@ Output AllFinite(const std::vector<Output>& tensors) {
   }
   NodeRequest request{"AllFinite", {}};
   for (const Output& tensor : tensors) request.inputs.emplace_back(tensor);
-  return tensors[0].graph().Add(std::move(request)).output(0);
+  Graph& graph = request.inputs[0].graph();
+  return graph.Add(std::move(request)).output(0);
 }
 
 Output CumSum(Operand x, int64_t axis, const CumSumOptions& options) {

@@ -25,14 +25,19 @@ constexpr int64_t kMostAssignedBytes = int64_t{64} << 10;
 // In the order of the nodes.
 using Groups = std::vector<std::vector<Node*>>;
 
-// The nodes that `belongs` takes, by equal keyOf(node).
+// The nodes that `belongs` takes, by equal keyOf(node), at most `most` a group.
 template <typename Belongs, typename KeyOf>
-Groups GroupsOf(const NodeMerger& merger, Belongs belongs, KeyOf key_of) {
+Groups GroupsOf(const NodeMerger& merger, size_t most, Belongs belongs,
+                KeyOf key_of) {
   Groups groups;
   std::map<decltype(key_of(std::declval<const Node&>())), size_t> group_of;
   for (Node* node : merger.Order()) {
     if (!belongs(*node)) continue;
-    const auto [it, fresh] = group_of.emplace(key_of(*node), groups.size());
+    auto [it, fresh] = group_of.emplace(key_of(*node), groups.size());
+    if (!fresh && groups[it->second].size() == most) {
+      it->second = groups.size();
+      fresh = true;
+    }
     if (fresh) groups.emplace_back();
     groups[it->second].push_back(node);
   }
@@ -54,7 +59,7 @@ std::vector<Node*> Mergeable(const NodeMerger& merger,
 
 void FuseCasts(NodeMerger& merger, Fusions* done) {
   const Groups groups = GroupsOf(
-      merger,
+      merger, kMostOperands,
       [](const Node& node) {
         return node.Is("Cast") && node.input(0).node().IsVariable() &&
                node.input(0).dtype() == DType::kFloat32 &&
@@ -82,8 +87,10 @@ void FuseAssigns(NodeMerger& merger, Fusions* done) {
   const auto condition = [](const Node& assign) {
     return assign.num_inputs() > 2 ? assign.input(2) : Output();
   };
+  // A variable and a value of each, and the condition.
+  constexpr size_t kMost = (kMostOperands - 1) / 2;
   const Groups groups = GroupsOf(
-      merger,
+      merger, kMost,
       [&](const Node& node) {
         return node.Is("Assign") && !node.IsInitializer() &&
                // Of rows alone there are no lists.

@@ -117,6 +117,7 @@ void ScaleChecks(NodeMerger& merger, const std::vector<Update>& updates) {
   };
   for (Node* node : merger.Order()) {
     if (!node->Is("AllFinite")) continue;
+    if (node->num_inputs() == kMostOperands) continue;  // the scale is one more
     const Node& product = node->input(0).node();
     if (!product.Is("Mul")) continue;
     for (int i : {1, 0}) {
@@ -192,6 +193,14 @@ Output Condition(NodeMerger& merger, const Node& first) {
              : merger.AddConstant(first, "apply", Tensor::Scalar(true));
 }
 
+// Of a list of so many: variables and gradients, scalars, the gradients' scale
+// and `apply`.
+size_t Operands(const Node& apply, size_t updates) {
+  const int scalars = GradientInput(apply) - apply.mutates();
+  return static_cast<size_t>(apply.mutates() + 1) * updates +
+         static_cast<size_t>(scalars + 2);
+}
+
 // Updates that one node can do.
 struct List {
   std::vector<Update> updates;
@@ -207,7 +216,8 @@ struct List {
            SameScalars(first, apply) && updates[0].scale == update.scale &&
            updates[0].collective == update.collective &&
            (update.decay == 0 || decay == 0 || update.decay == decay) &&
-           gradient_bytes < kMostGradientBytes;
+           gradient_bytes < kMostGradientBytes &&
+           Operands(first, updates.size() + 1) <= kMostOperands;
   }
   void Add(Update update) {
     if (update.decay != 0) decay = update.decay;

@@ -186,7 +186,9 @@ std::vector<Fusion> Fuse(Graph& graph, const DeviceDescriptions& devices = {});
 // allocate (optimizer updates, as soon as their gradient is there), then the
 // order of creation. Every partition follows the one order chosen here.
 std::vector<Node*> Schedule(const Graph& graph);
-// Collectives become a start and a wait each, between which others run.
+// Collectives become a start and a wait each, between which others run. The
+// starts have how many of a group there are, so that workers whose steps have
+// others find that out at the first (`in_step`).
 Status StartCollectives(Graph& graph);
 
 // One graph per device that has nodes, with a send and a receive on the

@@ -112,7 +112,9 @@ class Refiner {
             why = fmt::format(
                 "it depends on the value of '{}', which is "
                 "known only when the step runs",
-                input.name());
+                // A feed's own name is the session's.
+                input.node().IsPlaceholder() ? input.node().origin()
+                                             : input.name());
           }
         }
       }

@@ -37,6 +37,12 @@ Shape WithRows(Shape shape, int64_t rows) {
   return shape;
 }
 
+Output ConstantRows(Graph& graph, const Tensor& whole, int64_t begin,
+                    int64_t end) {
+  return graph.Add({"Const", {}, {{"value", whole.Rows(begin, end)}}, "rows"})
+      .output(0);
+}
+
 RowParts::RowParts(Graph& graph, const std::vector<Node*>& order)
     : graph_(graph), division_(order) {
   const VariableWrites writes(order);
@@ -135,7 +141,7 @@ Output RowParts::RowsOf(const Output& value, const RowPiece& piece,
   const NameScope names(graph_, value.node().name());
   const Shape shape = WithRows(value.shape(), piece.end - piece.begin);
   if (const Tensor* const whole = ConstantValue(value)) {
-    rows = graph_.Constant(whole->Rows(piece.begin, piece.end), "rows");
+    rows = ConstantRows(graph_, *whole, piece.begin, piece.end);
   } else if (const Node& node = value.node();
              IsOfShape(node) && !node.op().stateful) {
     const std::vector<int64_t> dims(shape.begin(), shape.end());

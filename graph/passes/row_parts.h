@@ -28,6 +28,10 @@ bool IsOfShape(const Node& node);
 
 Shape WithRows(Shape shape, int64_t rows);
 
+// Of a constant's value: a view, where Graph::Constant would copy it.
+Output ConstantRows(Graph& graph, const Tensor& whole, int64_t begin,
+                    int64_t end);
+
 // Nodes have to be visited in the order that it was made with, each being left
 // as it is.
 class RowParts {

@@ -270,7 +270,7 @@ class Spreader {
   Output RowsOf(const Output& value, int64_t begin, int64_t end) {
     Node& node = value.node();
     if (const Tensor* const whole = ConstantValue(value)) {
-      return graph_.Constant(whole->Rows(begin, end), "rows");
+      return ConstantRows(graph_, *whole, begin, end);
     }
     const TensorType type = {value.dtype(),
                              WithRows(value.shape(), end - begin)};

@@ -1,4 +1,8 @@
+#include <cstdint>
+#include <map>
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "graph/passes/passes.h"
@@ -10,7 +14,8 @@ namespace {
 Attributes AttrsFor(const OpDef& op, const Node& node) {
   Attributes attrs;
   for (const AttrDef& def : op.attrs) {
-    attrs.Set(def.name, *node.attrs().Find(def.name));
+    const AttrValue* const value = node.attrs().Find(def.name);
+    if (value != nullptr) attrs.Set(def.name, *value);
   }
   return attrs;
 }
@@ -22,15 +27,20 @@ Attributes AttrsFor(const OpDef& op, const Node& node) {
 // is needed has all earlier ones needed, too.
 Status StartCollectives(Graph& graph) {
   std::vector<Node*> waits;
+  std::map<std::string, int64_t> in_step;  // by group
   for (const auto& node : graph.nodes()) {
-    if (node->op().start != nullptr) waits.push_back(node.get());
+    if (node->op().start == nullptr) continue;
+    waits.push_back(node.get());
+    ++in_step[node->attrs().String("group")];
   }
   const OpTable& ops = OpTable::Global();
   std::unordered_map<const Node*, Node*> starts;
   for (Node* wait : waits) {
     const OpDef& op = ops.Get(wait->op().start);
+    Attributes attrs = AttrsFor(op, *wait);
+    attrs.Set("in_step", in_step.at(wait->attrs().String("group")));
     Node& start = graph.AddRaw(graph.UniqueName(wait->name() + "/start"),
-                               wait->origin(), op, AttrsFor(op, *wait),
+                               wait->origin(), op, std::move(attrs),
                                {wait->input(0)}, {wait->output_type(0)});
     SLUICE_RETURN_IF_ERROR(Graph::Infer(start));
     start.set_device(wait->device());

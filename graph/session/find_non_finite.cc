@@ -58,6 +58,7 @@ std::string Session::FindNonFinite(const std::vector<Feed>& feeds,
                     "concurrent runs");
       }
       for (Variable* variable : device->variables().All()) {
+        if (!variable->initialized) continue;
         saved.push_back(
             {variable, device->memory(),
              device->memory().Download(variable->value).ValueOrThrow()});
@@ -66,15 +67,22 @@ std::string Session::FindNonFinite(const std::vector<Feed>& feeds,
   }
   // What is wrong before the step begins comes first.
   for (const auto& [variable, memory, value] : saved) {
-    if (variable->initialized && !AllFinite(value)) return variable->name;
+    if (!AllFinite(value)) return variable->name;
   }
   const uint64_t step_before = step();
   FiniteCheck check;
   const auto put_back = [&] {
     set_step(step_before);
     const Lanes::AllTurns alone(impl_->lanes);
+    // The step may have given first values, and have made variables.
+    for (const auto& device : impl_->devices) {
+      for (Variable* variable : device->variables().All()) {
+        variable->initialized = false;
+      }
+    }
     for (const auto& [variable, memory, value] : saved) {
       ThrowIfError(memory.Store(value, variable->value));
+      variable->initialized = true;
     }
   };
   try {

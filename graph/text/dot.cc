@@ -20,7 +20,6 @@ namespace sluice {
 namespace {
 
 using Box = FoldedGraph::Box;
-constexpr int kNone = FoldedGraph::kNone;
 
 // Lines, quoted as Graphviz has it. What cannot be drawn is shown as "\\x0a";
 // a bare "&" would begin an entity such as "&lt;".
@@ -127,7 +126,7 @@ class Printer {
     text_ = fmt::format("// {} as {} box{}\ndigraph {{\n{}",
                         Counted(std::ssize(graph_.nodes()), "node"), boxes,
                         boxes == 1 ? "" : "es", kStyle);
-    Contents(kNone, "  ");
+    Contents(FoldedGraph::kNone, "  ");
     for (const FoldedGraph::Edge& edge : folded_.edges) PrintEdge(edge);
     return text_ + "}\n";
   }
@@ -150,7 +149,7 @@ class Printer {
 
   // Below its cluster's name.
   std::string ShortName(const Box& box) const {
-    if (box.cluster == kNone) return box.name;
+    if (box.cluster == FoldedGraph::kNone) return box.name;
     const std::string& around = folded_.clusters[box.cluster].name;
     return box.name.starts_with(around + "/")
                ? box.name.substr(around.size() + 1)
@@ -197,8 +196,9 @@ class Printer {
 
   void PrintEdge(const FoldedGraph::Edge& edge) {
     const int cluster = edge.from.cluster;
-    int tail =
-        cluster == kNone ? edge.from.box : folded_.clusters[cluster].first_box;
+    int tail = cluster == FoldedGraph::kNone
+                   ? edge.from.box
+                   : folded_.clusters[cluster].first_box;
     int head = edge.to;
     std::string attributes = "style=dashed";
     if (const auto& tensors = edge.tensors; !tensors.empty()) {
@@ -207,7 +207,7 @@ class Printer {
                                     : Counted(std::ssize(tensors), "tensor");
       attributes = "label=" + Label({" " + label});  // " ": beside the line
     }
-    if (cluster != kNone) {
+    if (cluster != FoldedGraph::kNone) {
       attributes += fmt::format(", ltail=cluster_{}", cluster);
     }
     const Part from = folded_.boxes[tail].part, to = folded_.boxes[head].part;

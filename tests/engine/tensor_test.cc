@@ -35,5 +35,11 @@ TEST_CASE("floats beyond an integer's range become its nearest, NaN 0") {
   check(int64_t{});
 }
 
+TEST_CASE("a shape has at most eight dimensions") {
+  static_assert(Shape{1, 2, 3, 4, 5, 6, 7, 8}.rank() == Shape::kMaxRank);
+  CHECK_THROWS_WITH_AS((Shape{1, 2, 3, 4, 5, 6, 7, 8, 9}),
+                       "a tensor has at most 8 dimensions, got 9", Error);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -1,10 +1,12 @@
 #include "engine/threads.h"
 
 #include <doctest/doctest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <cfloat>
 #include <cmath>
+#include <cstddef>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -136,6 +138,24 @@ TEST_CASE("a thread may have compute threads of its own") {
   }
   for (std::thread& t : callers) t.join();
   CHECK(&ComputeThreads() == &all);
+}
+
+// As by taskset, sluicerun --pin, or a launcher that binds processes.
+TEST_CASE("there are as many cores as a thread is bound to") {
+  int cores = 0, threads = 0;
+  std::thread([&] {
+    cpu_set_t all, one;
+    if (sched_getaffinity(0, sizeof(all), &all) != 0) return;
+    size_t cpu = 0;
+    while (!CPU_ISSET(cpu, &all)) ++cpu;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof(one), &one) != 0) return;
+    cores = AvailableCores();
+    threads = ThreadPool(0).threads();
+  }).join();
+  CHECK(cores == 1);
+  CHECK(threads == 1);
 }
 
 #if defined(__x86_64__) || defined(__aarch64__)

@@ -267,6 +267,20 @@ TEST_CASE("errors") {
       "cannot differentiate 'add': it is int32, wanted a floating-point tensor",
       Error);
   CHECK(Gradients({}, {i}) == std::vector<Output>(1));
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  CHECK_THROWS_WITH_AS(Gradients({Output()}, {x}),
+                       "Gradients: y 0 is an empty Output: a handle that no op "
+                       "returned",
+                       Error);
+  CHECK_THROWS_WITH_AS(Gradients({x}, {x, Output()}),
+                       "Gradients: x 1 is an empty Output: a handle that no op "
+                       "returned",
+                       Error);
+  Graph other;
+  const Output far = other.Placeholder("far", DType::kFloat32, {2});
+  CHECK_THROWS_WITH_AS(
+      Gradients({x, far}, {x}),
+      "Gradients: y 1, 'far', belongs to another graph than 'x'", Error);
 }
 
 // 5,000 nodes in a chain: no recursion, no quadratic sums.

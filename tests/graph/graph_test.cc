@@ -6,8 +6,10 @@
 
 #include <set>
 #include <source_location>
+#include <utility>
 
 #include "graph/builder.h"
+#include "graph/session/session.h"
 #include "models/nn/layers.h"
 #include "tests/support/error_text.h"
 
@@ -165,6 +167,26 @@ TEST_CASE("variables and their first values") {
                  "concrete shape, got [?]"));
 }
 
+TEST_CASE("constants and first values are of the time when they were given") {
+  Graph graph;
+  Tensor given = Tensor::Full(DType::kFloat32, {2}, 1);
+  const Output v = graph.Variable("v", CopyOf(given));
+  const Output x = Input(graph, {kUnknown});
+  const Output y = graph.Constant(given) + Sum(x);
+  Session session(graph);
+  for (const int64_t batch : {1, 2}) {
+    given.data<float>()[0] += 6;
+    session.Initialize();
+    CHECK_EQ(session.Read(v).At(0), 1);
+    const Tensor zeros = Tensor::Zeros(DType::kFloat32, {batch});
+    CHECK_EQ(session.Run({{x, zeros}}, y).At(0), 1);
+  }
+  // What nobody else has is not copied.
+  Tensor own = Tensor::Full(DType::kFloat32, {2}, 1);
+  const void* const bytes = own.raw();
+  CHECK_EQ(ConstantValue(graph.Constant(std::move(own)))->raw(), bytes);
+}
+
 // --- Inference ---------------------------------------------------------------
 
 TEST_CASE("shapes and dtypes are known as soon as a node is there") {
@@ -309,11 +331,33 @@ TEST_CASE("wrong dtypes, counts and attributes") {
   CHECK_EQ(graph.nodes().size(), 2);
 }
 
+TEST_CASE("empty handles are refused wherever there are several") {
+  Graph graph;
+  const Output x = Input(graph, {2});
+  CHECK(Contains(ErrorOf([&] { AddN({Output(), x}); }), "an empty Output"));
+  CHECK(Contains(ErrorOf([&] {
+                   AllFinite({Output(), x});
+                 }),
+                 "an empty Output"));
+  const std::vector<Operation> one_empty = {x, Output()};
+  const std::string message = "operation 1 to run after is an empty handle";
+  CHECK(Contains(ErrorOf([&] { Group(graph, one_empty); }), message));
+  CHECK(Contains(ErrorOf([&] { NoOp(graph, one_empty); }), message));
+  CHECK(Contains(ErrorOf([&] { WithDependencies(one_empty, x); }), message));
+  // Nothing of all this is left.
+  CHECK_EQ(graph.nodes().size(), 1);
+  CHECK(Neg(x).node().control_inputs().empty());
+}
+
 TEST_CASE("sizes no tensor can have") {
   Graph graph;
   const Output x = Input(graph, {int64_t{1} << 40, kUnknown});
   const Output y = Input(graph, {1, int64_t{1} << 40});
   CHECK(Contains(ErrorOf([&] { x + y; }), "2^47 bytes"));
+  CHECK(Contains(ErrorOf([&] {
+                   Reshape(x, {1, 1, 1, 1, 1, 1, 1, 1, 1});
+                 }),
+                 "a tensor has at most 8 dimensions, got 9"));
   // 2^64 bytes and more, whose count would wrap.
   for (const Shape& shape :
        {Shape{int64_t{1} << 62}, Shape{int64_t{1} << 31, int64_t{1} << 31},

@@ -91,6 +91,7 @@ TEST_CASE("collectives that differ between workers are an error on both") {
   for (int kind = 0; kind < kVerbs; ++kind) {
     calls.push_back({static_cast<Verb>(kind), 0, DType::kFloat32, {4, 2}});
   }
+  calls.push_back({Verb::kAllReduce, 0, DType::kFloat32, {2, 4}});
   calls.push_back({Verb::kBroadcast, 1, DType::kFloat32, {4, 2}});
   calls.push_back({Verb::kReduce, 1, DType::kFloat32, {4, 2}});
   calls.push_back({Verb::kGather, 0, DType::kFloat32, {2, 4}});

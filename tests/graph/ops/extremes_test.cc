@@ -7,6 +7,7 @@
 
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "graph/autograd.h"
 #include "graph/builder.h"
@@ -139,7 +140,9 @@ void AddSize(const OpDef& op, const Probe& probe, int64_t to,
 }
 
 // Every integer attribute, and every element of a shape operand, at the ends.
-void AddEnds(const OpDef& op, const Probe& probe, std::vector<Case>* cases) {
+// `where`: what the probe is, before what is changed.
+void AddEnds(const OpDef& op, const Probe& probe, const std::string& where,
+             std::vector<Case>* cases) {
   const std::vector<TypeBinding> widest = {WidestBinding(op)};
   const auto with = [&](const char* name, const AttrLiteral& value) {
     Probe changed = probe;
@@ -159,14 +162,15 @@ void AddEnds(const OpDef& op, const Probe& probe, std::vector<Case>* cases) {
     for (const int64_t end : kEnds) {
       if (attr.type == AttrType::kInt) {
         AddCase(op, with(attr.name, end),
-                fmt::format("{} = {}", attr.name, end), widest, cases);
+                fmt::format("{}{} = {}", where, attr.name, end), widest, cases);
       }
       for (int i = 0; attr.type == AttrType::kInts && i < given.ints.size();
            ++i) {
         Ints ints = given.ints;
         Replace(&ints, i, end);
         AddCase(op, with(attr.name, ints),
-                fmt::format("{}[{}] = {}", attr.name, i, end), widest, cases);
+                fmt::format("{}{}[{}] = {}", where, attr.name, i, end), widest,
+                cases);
       }
     }
   }
@@ -180,8 +184,9 @@ void AddEnds(const OpDef& op, const Probe& probe, std::vector<Case>* cases) {
         Replace(&input.values, v,
                 static_cast<double>(end == kMax ? kMax - 1023 : end));
         Replace(&changed.inputs, i, input);
-        AddCase(op, changed, fmt::format("input {}[{}] = {}", i, v, end),
-                widest, cases);
+        AddCase(op, changed,
+                fmt::format("{}input {}[{}] = {}", where, i, v, end), widest,
+                cases);
       }
     }
   }
@@ -233,8 +238,32 @@ TEST_CASE("dimensions that nothing can hold") {
 }
 
 TEST_CASE("attributes and shape operands at the ends of int64") {
-  const std::vector<Case> cases = CasesOfAllProbes(AddEnds);
+  const std::vector<Case> cases =
+      CasesOfAllProbes([](const OpDef& op, const Probe& probe, auto* into) {
+        AddEnds(op, probe, "", into);
+      });
   CheckAll(cases, 0.8);
+}
+
+TEST_CASE("ends of int64 where dimensions are of size 0") {
+  std::vector<Case> cases =
+      CasesOfAllProbes([](const OpDef& op, const Probe& probe, auto* into) {
+        for (const ResizedProbe& resized : Resized(op, probe, 0)) {
+          // Dimensions by themselves are tried above.
+          if (!resized.what.starts_with("every")) continue;
+          AddEnds(op, resized.probe, resized.what + ", ", into);
+        }
+      });
+  const OpDef& tile = OpTable::Global().Get("Tile");
+  for (const auto& [shape, multiples] :
+       {std::pair{Ints{0, 0}, Ints{int64_t{1} << 32, int64_t{1} << 32}},
+        std::pair{Ints{0, 5}, Ints{int64_t{1} << 61, 8}}}) {
+    const Probe probe = {.inputs = {{.shape = shape}},
+                         .attrs = {{"multiples", multiples}}};
+    AddCase(tile, probe, "2^64 tiles of no elements", {WidestBinding(tile)},
+            &cases);
+  }
+  CheckAll(cases, 0.9);
 }
 
 // --- Half types through second order -----------------------------------------

@@ -49,6 +49,10 @@ const GatherCase kGathers[] = {
     {{4, 6}, {4, 2}, {.axis = 1, .batch_dims = 1}, {4, 2}},
     {{2, 4, 6, 3}, {2, 5}, {.axis = 2, .batch_dims = 1}, {2, 4, 5, 3}},
     {{1000, 70}, {900}, {}, {900, 70}},
+    // Many of each slice, some of more than are added one to another.
+    {{9, 5}, {600}, {}, {600, 5}},
+    {{3, 3, 2}, {2000}, {.axis = 1}, {3, 2000, 2}},
+    {{2, 3, 4}, {2, 700}, {.axis = 1, .batch_dims = 1}, {2, 700, 4}},
 };
 
 // Where in params the element at `index` of the result comes from.

@@ -194,5 +194,23 @@ TEST_CASE("very many tiles' gradients are summed, and none is lost") {
   }
 }
 
+// --- Gather ------------------------------------------------------------------
+
+TEST_CASE("very many slices of one row are summed, and none is lost") {
+  for (const int64_t slices : {100'000, 1'000'000}) {
+    Graph graph;
+    const Output x = graph.Placeholder("x", DType::kFloat32, {2, 3});
+    const Output ids = graph.Constant(Tensor::Zeros(DType::kInt32, {slices}));
+    const Tensor dx =
+        Session(graph).Run({{x, Tensor::Zeros(DType::kFloat32, {2, 3})}},
+                           Gradients({Sum(Gather(x, ids) * 0.1)}, {x})[0]);
+    for (int i = 0; i < 3; ++i) {
+      CHECK(dx.At(i) ==
+            doctest::Approx(0.1 * static_cast<double>(slices)).epsilon(1e-6));
+      CHECK(dx.At(3 + i) == 0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <functional>
@@ -12,6 +13,7 @@
 #include "engine/runtime/trace.h"
 #include "engine/threads.h"
 #include "graph/builder.h"
+#include "graph/passes/passes.h"
 #include "graph/session/session.h"
 #include "models/nn/layers.h"
 #include "models/optim/gradient_hooks.h"
@@ -290,6 +292,39 @@ TEST_CASE("assignments of rows are theirs when others become a list") {
       }
     }
   }
+}
+
+TEST_CASE("a list has no more operands than a node may have") {
+  constexpr size_t kAssigned = 33'000, kUpdated = 17'000;
+  Graph graph;
+  const auto variable = [&] {
+    const Attributes attrs = {{"dtype", DType::kFloat32}, {"shape", Shape()}};
+    return graph.Add({"Variable", {}, attrs}).output(0);
+  };
+  const Output one = graph.Constant(1, DType::kFloat32);
+  const Output step = graph.Constant(1, DType::kInt64);
+  for (size_t i = 0; i < kAssigned; ++i) {
+    graph.Add({"Assign", {variable(), one}});
+  }
+  for (size_t i = 0; i < kUpdated; ++i) {
+    graph.Add(
+        {"ApplyAdam", {variable(), variable(), variable(), one, step, one}});
+  }
+  passes::Fuse(graph);
+  std::set<const Node*> written;
+  size_t writes = 0;
+  int nodes = 0, most = 0;
+  for (const auto& node : graph.nodes()) {
+    most = std::max({most, node->num_inputs(), node->num_outputs()});
+    nodes += node->mutates() > 0 ? 1 : 0;
+    for (int i = 0; i < node->mutates(); ++i, ++writes) {
+      written.insert(&node->input(i).node());
+    }
+  }
+  CHECK(most <= kMostOperands);
+  CHECK_EQ(nodes, 4);  // two lists of each
+  CHECK_EQ(writes, kAssigned + 3 * kUpdated);
+  CHECK_EQ(written.size(), writes);
 }
 
 // Values and choices of all kinds, made of each other: programs have bools in

@@ -30,6 +30,25 @@ TEST_CASE("the first non-finite node is named and variables are untouched") {
   CHECK(session.step() == 0);
 }
 
+TEST_CASE("variables without a value have none afterwards") {
+  for (const bool prepared : {false, true}) {
+    CAPTURE(prepared);
+    Graph graph;
+    const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+    const Output v = graph.Variable("v", Zeros({2}));
+    const Output u = graph.Variable("u", Ones({2}));
+    const Output written = Assign(v, x);
+    Session session(graph);
+    session.Initialize({u});
+    if (prepared) session.Prepare({{x, {2}}}, {written});
+    const Tensor fine = Tensor::Full(DType::kFloat32, {2}, 2);
+    CHECK(session.FindNonFinite({{x, fine}}, {written}).empty());
+    CHECK_FALSE(session.IsInitialized(v));
+    CHECK(Contains(ErrorOf([&] { session.Read(v); }), "not initialised"));
+    CHECK(session.Read(u).At(0) == 1);
+  }
+}
+
 TEST_CASE("a step that fails for another reason was not found to be finite") {
   Graph graph;
   Output x = graph.Placeholder("x", DType::kFloat32, {2});

@@ -80,6 +80,75 @@ TEST_CASE("recomputation with fed seeds") {
   CHECK(session.Run({{x, ones}, {seed, ones}}, dx[0]).At(0) > 0);
 }
 
+void CheckNear(const Tensor& got, const Tensor& wanted) {
+  REQUIRE(got.shape() == wanted.shape());
+  for (int64_t i = 0; i < wanted.elements(); ++i) {
+    CHECK(got.At(i) == doctest::Approx(wanted.At(i)).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("what is computed again of a fed node is fed, too") {
+  constexpr size_t kLayers = 9;
+  for (size_t fed = 1; fed < kLayers; ++fed) {
+    for (const bool by_fed : {true, false}) {
+      CAPTURE(fed);
+      CAPTURE(by_fed);
+      const auto slope = [&](Recompute recompute) {
+        Graph graph;
+        const Output x = graph.Placeholder("x", DType::kFloat32, {4});
+        Outputs y = {x};
+        while (y.size() <= kLayers) y.push_back(Tanh(y.back() * 1.1));
+        const Outputs dx = Gradients({y.back()}, {by_fed ? y[fed] : x}, {},
+                                     {.recompute = recompute});
+        const Tensor value = Tensor::Full(DType::kFloat32, {4}, 0.25);
+        return Session(graph).Run({{x, Ramp({4})}, {y[fed], value}}, dx[0]);
+      };
+      CheckNear(slope(Recompute::kAll), slope(Recompute::kNone));
+    }
+  }
+}
+
+TEST_CASE("a fed normalisation is fed to what has it again, too") {
+  const auto slope = [](Recompute recompute) {
+    Graph graph;
+    const Output x = graph.Placeholder("x", DType::kFloat32, {6, 4});
+    const auto channels = [&](double value) {
+      return graph.Constant(Tensor::Full(DType::kFloat32, {4}, value));
+    };
+    const Output y =
+        BatchNorm(x, channels(1), channels(0), channels(0), channels(1)).y;
+    const Output w = graph.Constant(Ramp({4, 32}));
+    const Output loss = Sum(Square(MatMul(Relu(y), w)));
+    const Outputs slopes =
+        Gradients({loss}, {w, x}, {}, {.recompute = recompute});
+    // It is there again at all.
+    if (recompute == Recompute::kNorms) {
+      CHECK(std::any_of(
+          graph.nodes().begin(), graph.nodes().end(),
+          [](const auto& node) { return node->Is("BatchNormApply"); }));
+    }
+    const Tensor value = Tensor::Full(DType::kFloat32, {6, 4}, 0.5);
+    return Session(graph).Run({{x, Ramp({6, 4})}, {y, value}}, slopes[0]);
+  };
+  const Tensor wanted = slope(Recompute::kNone);
+  CheckNear(slope(Recompute::kNorms), wanted);
+  CheckNear(slope(Recompute::kAll), wanted);
+}
+
+TEST_CASE("messages call what is fed by its own name") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {4});
+  const Output dims = graph.Placeholder("dims", DType::kInt64, {2});
+  const Output y = Reshape(x, dims);
+  Session session(graph);
+  CHECK(Contains(ErrorOf([&] {
+                   session.Run({{x, Ramp({4})},
+                                {dims, Tensor::Array<int64_t>({2}, {2, 2})}},
+                               y);
+                 }),
+                 "it depends on the value of 'dims'"));
+}
+
 TEST_CASE("an output that is fed twice is refused") {
   Graph graph;
   const Output x = graph.Placeholder("x", DType::kFloat32, {});

@@ -1,0 +1,49 @@
+// What CLI11 reads otherwise than who has written a command line.
+#ifndef SLUICE_ENGINE_TEXT_ARGUMENTS_H_
+#define SLUICE_ENGINE_TEXT_ARGUMENTS_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+
+// "--name=", whose value is empty: CLI11 takes the next argument for it.
+inline bool HasEmptyValue(std::string_view argument) {
+  return argument.size() > 3 && argument.starts_with("--") &&
+         argument.find('=') == argument.size() - 1;
+}
+
+// The arguments with each of these as "--name" and "", which it reads as
+// meant, but for what stands behind "--".
+inline std::vector<std::string> WithEmptyValues(
+    const std::vector<std::string>& arguments) {
+  std::vector<std::string> split;
+  bool options = true;
+  for (const std::string& argument : arguments) {
+    options = options && argument != "--";
+    if (options && HasEmptyValue(argument)) {
+      split.push_back(argument.substr(0, argument.size() - 1));
+      split.emplace_back();
+    } else {
+      split.push_back(argument);
+    }
+  }
+  return split;
+}
+
+// What is wrong with a number that CLI11 reads; empty: nothing. Integers with
+// a leading zero are octal to it.
+inline std::string WrongDecimal(std::string_view text) {
+  const size_t sign = text.starts_with('+') || text.starts_with('-') ? 1 : 0;
+  const std::string_view digits = text.substr(sign);
+  if (digits.size() < 2 || digits[0] != '0' || digits[1] < '0' ||
+      digits[1] > '9') {
+    return {};
+  }
+  return "wanted a decimal number, got '" + std::string(text) + "'";
+}
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_TEXT_ARGUMENTS_H_
