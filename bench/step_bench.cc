@@ -207,7 +207,14 @@ class ModelStep {
     }
     step_.Run(feeds_, fetches_);
   }
-  StepInfo info() const { return step_.info(); }
+  // Of the step that fetches; why either of both was not captured.
+  StepInfo info() const {
+    StepInfo info = step_.info();
+    if (info.why_not_captured.empty()) {
+      info.why_not_captured = plain_.info().why_not_captured;
+    }
+    return info;
+  }
 
  private:
   uint64_t Next() { return (state_ = state_ * 6364136223846793005u + 1) >> 40; }
@@ -241,9 +248,10 @@ void BenchModel(const Options& options, const std::string& model) {
       [&](int64_t steps) { return Seconds([&] { step.Run(steps); }); },
       RulesFor(options));
   const double rate = 1 / time.seconds;
+  const StepInfo info = step.info();
   Json passes = Json::object();  // rows of one name together
   double passes_ms = 0;
-  for (const StepInfo::Pass& pass : step.info().passes) {
+  for (const StepInfo::Pass& pass : info.passes) {
     const double before =
         passes.contains(pass.name) ? passes[pass.name]["ms"].get<double>() : 0;
     passes[pass.name] = {{"ms", before + pass.seconds * 1e3},
@@ -259,9 +267,10 @@ void BenchModel(const Options& options, const std::string& model) {
           {"steps_a_block", time.steps},
           {"steps_per_second", rate},
           {"examples_per_second", rate * static_cast<double>(options.batch)},
-          {"arena_bytes", step.info().arena_bytes},
-          {"providers", step.info().ProviderCounts()},
-          {"refused", step.info().Refusals()},
+          {"arena_bytes", info.arena_bytes},
+          {"providers", info.ProviderCounts()},
+          {"refused", info.Refusals()},
+          {"why_not_captured", info.why_not_captured},
           {"passes_ms", passes_ms},
           {"passes", passes}});
 }

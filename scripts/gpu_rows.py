@@ -28,8 +28,9 @@ GPU = ("--device", "/gpu:0")
 
 
 def by_libraries(results):
-    """Whether all convolutions and products of a model's step are NVIDIA's:
-    ours are ten times slower, and would be measured in silence."""
+    """Whether all convolutions and products of a model's step are NVIDIA's, and
+    its fused programs compiled: ours, and what is interpreted, are many times
+    slower, and would be measured in silence."""
     steps = [r["providers"] for r in results if "providers" in r]
     if not any("cudnn" in who for step in steps
                for op, who in step.items() if "Conv2D" in op):
@@ -37,7 +38,8 @@ def by_libraries(results):
     for result in results:
         for op, who in result.get("providers", {}).items():
             wanted = ("cudnn" if "Conv2D" in op else
-                      "cublaslt" if "MatMul" in op else None)
+                      "cublaslt" if "MatMul" in op else
+                      "nvrtc" if op in ("Fused", "FusedSum") else None)
             others = sorted(set(who) - {wanted}) if wanted else []
             if others:
                 refused = [line for line in result.get("refused", [])
@@ -46,6 +48,20 @@ def by_libraries(results):
                                  f" '{others[0]}', not by {wanted}",
                                  *refused[:1]])
     return None
+
+
+def captured(results):
+    """Whether a GPU's steps are replayed whole: kernels that are added one by
+    one would be measured in silence, too."""
+    for result in results:
+        why = result.get("why_not_captured")
+        if why and result.get("device", "").startswith("/gpu:"):
+            return f"not captured: {why}"
+    return None
+
+
+def as_it_should_be(results):
+    return by_libraries(results) or captured(results)
 
 
 def tests(name, limit, file, program=()):
@@ -65,7 +81,7 @@ def steps(model, batch, precision, limit):
     return Row(f"{model} {precision}", limit,
                ("bin/step_bench", "--model", model, "--batch", str(batch),
                 *GPU, "--precision", precision, "--json", "--blocks", "7"),
-               judge=by_libraries)
+               judge=as_it_should_be)
 
 
 def ran_beside(peer):

@@ -52,11 +52,16 @@ class Meeting {
     call_.count = x_.shape.elements();
     if (attrs.Has("mean")) call_.how = HowOf(attrs);
     if (attrs.Has("root")) call_.root = static_cast<int>(attrs.Int("root"));
-    if (verb == Verb::kAllReduce) return;
-    // Of as many bytes, but another shape, it is another collective.
-    workers_ = attrs.Int("workers");
+    // Of as many bytes, but another shape, it is another collective. And so it
+    // is in a step with more of them: a worker whose step has fewer would end
+    // it, with sums of other things, before any worker could tell.
     name_ += fmt::format(" {}", x_.ToString());
     if (attrs.Has("root")) name_ += fmt::format(" of rank {}", call_.root);
+    if (attrs.Has("in_step")) {
+      name_ += fmt::format(", one of {} in its step", attrs.Int("in_step"));
+    }
+    if (verb == Verb::kAllReduce) return;
+    workers_ = attrs.Int("workers");
     if (verb == Verb::kAllGather) call_.count *= workers_;
     if (verb == Verb::kReduceScatter) {
       call_.row = std::max<int64_t>(x_.shape.elements(1, x_.shape.rank()), 1);

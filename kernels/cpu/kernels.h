@@ -26,6 +26,7 @@ void RegisterShapeKernels(KernelTable& table);
 void RegisterArrayKernels(KernelTable& table);
 void RegisterSliceKernels(KernelTable& table);
 void RegisterIndexKernels(KernelTable& table);
+void RegisterScatterAddKernels(KernelTable& table);
 void RegisterSumRowsKernels(KernelTable& table);
 void RegisterCountedRowsKernels(KernelTable& table);
 void RegisterRandomKernels(KernelTable& table);

@@ -26,6 +26,7 @@ void RegisterCpuKernels(KernelTable& table) {
   cpu::RegisterArrayKernels(table);
   cpu::RegisterSliceKernels(table);
   cpu::RegisterIndexKernels(table);
+  cpu::RegisterScatterAddKernels(table);
   cpu::RegisterSumRowsKernels(table);
   cpu::RegisterCountedRowsKernels(table);
   cpu::RegisterRandomKernels(table);

@@ -1,5 +1,5 @@
 // Slices that belong to rows of a table, brought together by row: what sums
-// them adds those of a row in their order, whatever the threads do.
+// them adds those of a row in one order, whatever the threads do.
 #ifndef SLUICE_KERNELS_CPU_ROW_GROUPS_H_
 #define SLUICE_KERNELS_CPU_ROW_GROUPS_H_
 
@@ -70,14 +70,29 @@ class RowGroups {
   }
 
   // sum[0, n) = the elements [first, first + n) of the group's slices, which
-  // are `width` elements each, added to zero in their order.
+  // are `width` elements each, added to zero in their order, those after the
+  // first kSlicesRun by runs.
   template <typename T>
   void Sum(int64_t group, const T* slices, int64_t width, int64_t first,
            int64_t n, T* sum) const {
     std::fill_n(sum, n, T(0));
-    for (int64_t i = starts_[group]; i < starts_[group + 1]; ++i) {
-      const T* slice = slices + places_[i].slice * width + first;
-      for (int64_t k = 0; k < n; ++k) sum[k] += slice[k];
+    const int64_t end = starts_[group + 1];
+    const int64_t later = std::min(starts_[group] + kSlicesRun, end);
+    Add(starts_[group], later, slices + first, width, n, sum);
+    if (later == end) return;
+    constexpr int64_t kTile = 256;  // elements, on the stack
+    for (int64_t at = 0; at < n; at += kTile) {
+      const int64_t m = std::min(kTile, n - at);
+      double total[kTile] = {};
+      for (int64_t i = later; i < end; i += kSlicesRun) {
+        T run[kTile] = {};
+        Add(i, std::min(i + kSlicesRun, end), slices + first + at, width, m,
+            run);
+        for (int64_t k = 0; k < m; ++k) total[k] += run[k];
+      }
+      for (int64_t k = 0; k < m; ++k) {
+        sum[at + k] = static_cast<T>(sum[at + k] + total[k]);
+      }
     }
   }
 
@@ -97,6 +112,17 @@ class RowGroups {
   struct Place {
     int64_t row, slice;
   };
+
+  // Adds n elements of each of the slices at places [begin, end) to sum.
+  template <typename T>
+  void Add(int64_t begin, int64_t end, const T* slices, int64_t width,
+           int64_t n, T* sum) const {
+    for (int64_t i = begin; i < end; ++i) {
+      const T* slice = slices + places_[i].slice * width;
+      for (int64_t k = 0; k < n; ++k) sum[k] += slice[k];
+    }
+  }
+
   Place* places_;    // by row, those of a row in order
   int64_t* starts_;  // of the groups, and the end of the last
   int64_t count_ = 0;

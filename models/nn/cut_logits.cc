@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "engine/runtime/subtrees.h"
 #include "graph/ops/array.h"
 #include "graph/ops/collective.h"
 #include "graph/ops/control.h"
@@ -76,18 +77,28 @@ CutLogits::CutLogits(const Scope& scope, const Operand& x,
   // one of a class.
   logits_ = OfClasses(product, Slice(product, {0, 0}, {-1, 1}));
 
+  // Logits less the largest are never added to it: of those that are large it
+  // would take the last digits of the loss.
   const Output mine = StopGradient(Max(logits_, {1}));
-  const Output powers = Exp(logits_ - ExpandDims(mine, 1));
+  const Output apart = logits_ - ExpandDims(mine, 1);
   const Output sums =
-      AllGather(ExpandDims(Stack({mine, Sum(OfClasses(powers, 0), {1}),
-                                  Sum(OfClasses(logits_, 0), {1})}),
+      AllGather(ExpandDims(Stack({mine, Sum(OfClasses(Exp(apart), 0), {1}),
+                                  Sum(OfClasses(apart, 0), {1})}),
                            0),
                 "sums", {}, workers_);
   const std::vector<Output> of_all = Unstack(sums, 1);  // each [workers, rows]
   const Output largest = StopGradient(of_all[0]);
-  const Output most = Max(largest, {0});
-  log_sum_ = most + Log(Sum(of_all[1] * Exp(largest - most), {0}));
-  sum_ = Sum(of_all[2], {0});
+  most_ = Max(largest, {0});
+  const Output below = largest - most_;
+  log_sum_ = Log(Sum(of_all[1] * Exp(below), {0}));
+  std::vector<double> sizes;
+  for (int64_t rank = 0; rank < workers_; ++rank) {
+    const LeafRange classes = LeavesOf(classes_, rank, workers_);
+    sizes.push_back(static_cast<double>(classes.size()));
+  }
+  const Output of_parts =
+      graph.Constant(Tensor::Array<double>({workers_, 1}, sizes).Cast(dtype));
+  sum_ = Sum(of_all[2] + of_parts * below, {0});
 }
 
 // The first values are those of the whole: one that draws numbers by the names
@@ -172,7 +183,7 @@ Output CutLogits::CrossEntropy(const Operand& labels,
         scope_, labels,
         fmt::format("label_smoothing must lie in [0, 1], got {}", smoothing));
   }
-  const Output& of_label = LabelledBy(labels).logits;
+  const Output of_label = LabelledBy(labels).logits - most_;
   if (smoothing == 0) return Own(log_sum_ - of_label);
   return Own(log_sum_ - (1 - smoothing) * of_label -
              smoothing / static_cast<double>(classes_) * sum_);

@@ -55,8 +55,10 @@ class CutLogits {
   Output begin_, size_;  // its classes
   Output is_class_;      // bool [width]; empty: all columns are
   Output logits_;        // [rows, width]
-  Output log_sum_;       // log(sum(exp(logits))) over all classes, [rows]
-  Output sum_;           // of the logits of all classes, [rows]
+  Output most_;          // the largest logit of all classes, [rows]
+  // Of the logits less that one, over all classes, [rows].
+  Output log_sum_;  // log(sum(exp))
+  Output sum_;
   std::map<Output, Labelled> labelled_;
 };
 

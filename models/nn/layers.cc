@@ -171,8 +171,11 @@ Output BatchNorm(const Scope& scope, Operand x,
     const GroupMoments group = GroupMomentsOf(x.output());
     const Output unbiased =
         group.variance * group.rows / Maximum(group.rows - 1, 1);
+    const Output some = Greater(group.rows, 0);  // else there is nothing new
     const auto moved = [&](const Output& running, const Output& batch) {
-      return options.momentum * running + (1 - options.momentum) * batch;
+      return Select(some,
+                    options.momentum * running + (1 - options.momentum) * batch,
+                    running);
     };
     update(mean, moved(mean, group.mean));
     update(variance, moved(variance, unbiased));

@@ -71,7 +71,12 @@ Output Accuracy(Operand logits, Operand labels) {
                     labels.tensor().shape().ToString(),
                     FormatLocation(logits.location())));
   }
-  return Cast(Equal(likeliest, AsInt64(labels)), DType::kFloat32);
+  Output right = Equal(likeliest, AsInt64(labels));
+  // ArgMax takes what is no number for the largest.
+  if (IsFloating(logits.tensor().dtype())) {
+    right = LogicalAnd(right, LogicalNot(IsNan(Max(logits, {-1}))));
+  }
+  return Cast(right, DType::kFloat32);
 }
 
 Output TopKAccuracy(Operand logits, Operand labels, int64_t k) {

@@ -57,7 +57,7 @@ using NamedMetrics = std::vector<std::pair<std::string, Metric>>;
 // --- Means over examples -----------------------------------------------------
 
 // float32 [n]: 1 where the largest of logits[n, classes] is the one of the
-// int32 or int64 label[n], else 0.
+// int32 or int64 label[n], else 0, as where one is NaN.
 Output Accuracy(Operand logits, Operand labels);
 
 // float32 [n]: 1 where fewer than k classes are rated higher than the label.

@@ -91,7 +91,9 @@ namespace gradients {
 // These three are SlicesHooks.
 //
 // All gradients times min(1, max_norm / norm), norm being that of all of them
-// taken together (Pascanu, Mikolov and Bengio, 2013).
+// taken together (Pascanu, Mikolov and Bengio, 2013), in float64, which holds
+// the squares of all floats. A factor below the normal numbers of a gradient's
+// dtype (1.2e-38 of float32) makes zeros of it.
 GradientHook ClipByGlobalNorm(double max_norm);
 // The same for each by itself.
 GradientHook ClipByNorm(double max_norm);

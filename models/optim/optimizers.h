@@ -144,7 +144,7 @@ class Optimizer {
   // they do so of themselves where no hook sees the gradients and, with several
   // workers, where rows are fewer bytes to exchange. Minimize throws Error
   // where the optimizer has no update of rows (Lars, Lamb), with a hook that
-  // sees whole gradients (all but gradients::OnSlices), and with WithAllReduce
+  // sees whole gradients (all but a SlicesHook), and with WithAllReduce
   // that does not say the largest share; and for patterns that match none.
   Optimizer WithSparseRows(std::string patterns = "*") const;
   // The same that also keeps an average of each variable it updates, the

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/semantics/random.h"
 #include "graph/ops/array.h"
 #include "graph/ops/collective.h"
 #include "graph/ops/elementwise.h"
@@ -19,10 +20,13 @@
 namespace sluice {
 namespace {
 
-// A tensor to be reduced, and the device that it is reduced on.
+// A tensor to be reduced, and the variable that it is for.
 struct Part {
   Output value;  // of concrete shape; becomes the mean
-  std::string device;
+  Output variable;
+
+  // That it is reduced on.
+  const std::string& device() const { return variable.node().device(); }
 };
 
 size_t BytesOf(const Output& value) {
@@ -33,17 +37,33 @@ Output As(DType dtype, const Output& value) {
   return value.dtype() == dtype ? value : Cast(value, dtype);
 }
 
+// By which workers know a bucket from one of other variables, or of the same in
+// another order, that has as many elements: all-reduces of other names are an
+// error on all of them.
+std::string BucketName(const std::vector<Part*>& parts) {
+  std::string first = parts[0]->variable.name();
+  if (parts.size() == 1) return first;
+  std::string all;
+  for (const Part* part : parts) {
+    all += fmt::format("{} {}\n", part->variable.name(),
+                       part->value.shape().ToString());
+  }
+  return fmt::format("{}_and_{}_{:016x}", first, parts.size() - 1,
+                     HashName(all));
+}
+
 // One all-reduce for all of them.
 void ReduceBucket(const std::vector<Part*>& parts) {
   Graph& graph = parts[0]->value.graph();
-  DeviceScope there(graph, parts[0]->device);
+  DeviceScope there(graph, parts[0]->device());
+  const std::string name = BucketName(parts);
   if (parts.size() == 1) {
-    parts[0]->value = AllReduce(parts[0]->value);
+    parts[0]->value = AllReduce(parts[0]->value, Reduction::kMean, name);
     return;
   }
   std::vector<Output> flat;
   for (const Part* part : parts) flat.push_back(Reshape(part->value, {-1}));
-  const Output bucket = AllReduce(Concat(flat, 0));
+  const Output bucket = AllReduce(Concat(flat, 0), Reduction::kMean, name);
   int64_t offset = 0;
   for (Part* part : parts) {
     const Shape shape = part->value.shape();
@@ -65,7 +85,7 @@ void ReduceInBuckets(std::vector<Part>& parts, const BucketBytes& buckets) {
       wanted = buckets.others;
       continue;
     }
-    Bucket& bucket = open[{part->device, part->value.dtype()}];
+    Bucket& bucket = open[{part->device(), part->value.dtype()}];
     bucket.parts.push_back(&*part);
     bucket.bytes += BytesOf(part->value);
     if (bucket.bytes < wanted) continue;
@@ -153,13 +173,13 @@ void ReduceGradients(std::vector<GradientAndVariable>& pairs, DType between,
     }
     parts.push_back(
         {gradient.dtype() == DType::kFloat32 ? As(between, gradient) : gradient,
-         variable.device()});
+         pair.variable});
     reduced.push_back(&pair);
   }
   ReduceInBuckets(parts, buckets);
   for (size_t i = 0; i < parts.size(); ++i) {
     Output& gradient = reduced[i]->gradient;
-    DeviceScope there(gradient.graph(), parts[i].device);
+    DeviceScope there(gradient.graph(), parts[i].device());
     gradient = As(gradient.dtype(), parts[i].value);
   }
 }
@@ -182,7 +202,7 @@ std::vector<Operation> ReduceUpdates(const std::vector<Operation>& updates,
       value = Select(Greater(weight, 0), value * Cast(weight, value.dtype()),
                      ZerosLike(value));
     }
-    parts.push_back({value, node->input(0).node().device()});
+    parts.push_back({value, node->input(0)});
   }
   if (contributions == nullptr) {
     ReduceInBuckets(parts, {bucket_bytes, bucket_bytes});

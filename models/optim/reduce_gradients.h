@@ -18,11 +18,13 @@ class Contributions;
 
 // Makes each gradient the mean of all workers'. They are reduced, and joined
 // where they are small and of one device and dtype, in the reverse of the order
-// given, which is about that in which differentiation has them ready. Those of
-// float32 are rounded to `between` for that, and so are the means; buckets are
-// of bytes as they travel. Of a variable that is a part (VariableOptions) there
-// is nothing to reduce: its gradient is the sum of all workers' already. Those
-// of variables in `rows` (FoundGradients) are left to ReduceRows.
+// given, which is about that in which differentiation has them ready. What is
+// reduced together has a name by its variables and their order: where workers
+// differ in these, all have an error rather than sums of different ones. Those
+// of float32 are rounded to `between` for that, and so are the means; buckets
+// are of bytes as they travel. Of a variable that is a part (VariableOptions)
+// there is nothing to reduce: its gradient is the sum of all workers' already.
+// Those of variables in `rows` (FoundGradients) are left to ReduceRows.
 void ReduceGradients(std::vector<GradientAndVariable>& pairs,
                      DType between = DType::kFloat32,
                      const BucketBytes& buckets = {},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "graph/compile/evaluate.h"
@@ -127,10 +128,13 @@ void ReduceRows(FoundGradients& gradients, const RowsToSend& send,
             ? missing
             : Concat({missing, graph.Constant(Tensor::Vector<int64_t>(row))},
                      0);
+    // By its name workers know it from another table.
+    const std::string& table = pair.variable.node().name();
     rows = AllGather(Concat({rows, Fill(graph, missing, -1, DType::kInt64)}, 0),
-                     "rows");
-    slices = AllGather(
-        Concat({slices, Fill(graph, shape, 0, slices.dtype())}, 0), "slices");
+                     table + "/rows");
+    slices =
+        AllGather(Concat({slices, Fill(graph, shape, 0, slices.dtype())}, 0),
+                  table + "/slices");
     pair.gradient = slices.dtype() == dtype ? slices : Cast(slices, dtype);
   }
 }

@@ -59,8 +59,8 @@ def sum_to(d, op):
                 Value.of(d.pick(INDICES), np.array(d.broadcasting(shape)))]
 
 
-@makes("L2Loss")
-def l2_loss(d, op):
+@makes("L2Loss", "SquaredNorm")
+def squares(d, op):
     return {}, [d.values(dtype_of(d, op), d.shape())]
 
 

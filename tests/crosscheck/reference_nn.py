@@ -368,6 +368,11 @@ def l2_loss(c, x):
     return (x * x).sum() / 2
 
 
+@reference("SquaredNorm", scale=MAGNITUDES)
+def squared_norm(c, x):
+    return (x * x).sum()
+
+
 @reference("DropoutGrad", scale=MAGNITUDES)
 def dropout_grad(c, dy, mask):
     return where(mask, dy / (1 - c.rate), 0.0)

@@ -245,7 +245,8 @@ class Calls(unittest.TestCase):
 
 
 class Providers(unittest.TestCase):
-    """A model's convolutions and products have to be by NVIDIA's libraries."""
+    """A model's convolutions and products have to be by NVIDIA's libraries, its
+    fused programs compiled, and its step captured."""
 
     def judge(self, providers, refused=()):
         return gpu_rows.by_libraries(
@@ -255,7 +256,8 @@ class Providers(unittest.TestCase):
     def test_what_the_libraries_compute_is_right(self):
         self.assertIsNone(self.judge({
             "Conv2D": {"cudnn": 53}, "Conv2DBackpropFilter": {"cudnn": 53},
-            "MatMulBias": {"cublaslt": 1}, "Relu": {"own": 3}}))
+            "MatMulBias": {"cublaslt": 1}, "Relu": {"own": 3},
+            "Fused": {"nvrtc": 9}, "FusedSum": {"nvrtc": 2}}))
 
     def test_what_is_ours_is_named_with_the_reason(self):
         self.assertEqual(
@@ -269,6 +271,29 @@ class Providers(unittest.TestCase):
                                      "MatMulAdd": {"own": 1}}),
                          "1 of MatMulAdd are by 'own', not by cublaslt")
 
+    def test_fused_programs_that_are_interpreted_are_named(self):
+        for op in ("Fused", "FusedSum"):
+            refused = f"{op} 'c' is by 'own': nvrtc: NVRTC 13.0: no builtins"
+            self.assertEqual(
+                self.judge({"Conv2D": {"cudnn": 2}, op: {"own": 3}},
+                           [refused]),
+                f"3 of {op} are by 'own', not by nvrtc {refused}")
+
+    def test_a_step_that_is_not_captured_is_named(self):
+        def judge(**more):
+            return gpu_rows.as_it_should_be(
+                [{"copy_gbs": 1},
+                 {"providers": {"Conv2D": {"cudnn": 2}}, **more}])
+        why = "Conv2D 'a': the operation is not permitted"
+        self.assertEqual(judge(device="/gpu:0", why_not_captured=why),
+                         "not captured: " + why)
+        self.assertIsNone(judge(device="/gpu:0", why_not_captured=""))
+        self.assertIsNone(judge(device="/gpu:0"))
+        self.assertIsNone(judge(device="/cpu:0", why_not_captured=why))
+        # It is still judged by who computes.
+        self.assertEqual(gpu_rows.as_it_should_be([]),
+                         "no convolution is cuDNN's")
+
     def test_silence_is_no_proof(self):
         self.assertEqual(self.judge({"MatMul": {"cublaslt": 1}}),
                          "no convolution is cuDNN's")
@@ -280,7 +305,7 @@ class Providers(unittest.TestCase):
                   if row.command[0] == "bin/step_bench"]
         self.assertTrue(judged)
         for row in judged:
-            self.assertIs(row.judge, gpu_rows.by_libraries)
+            self.assertIs(row.judge, gpu_rows.as_it_should_be)
 
 
 class Plan(unittest.TestCase):

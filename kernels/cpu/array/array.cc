@@ -77,7 +77,8 @@ Result<KernelPtr> MakeTileGrad(const KernelSpec& spec) {
     tiles.tile_strides[d] = tiles.strides[d] * tiles.shape[d];
   }
   const int64_t n = tiles.shape.elements();
-  const int64_t repeats = tiles.multiples.elements();
+  // Of no elements there may be more tiles than int64 counts.
+  const int64_t repeats = n == 0 ? 1 : tiles.multiples.elements();
   const int64_t grain = std::max<int64_t>((1 << 12) / repeats, 1);
   return DispatchDType(
       spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {

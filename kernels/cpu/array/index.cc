@@ -3,14 +3,12 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/ceil_div.h"
 #include "engine/semantics/gather_shape.h"
 #include "engine/tensor.h"
 #include "engine/threads.h"
 #include "kernels/cpu/array/array_copy.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/row_groups.h"
-#include "kernels/cpu/streaming.h"
 
 namespace sluice::cpu {
 namespace {
@@ -152,56 +150,6 @@ Result<KernelPtr> MakeGather(const KernelSpec& spec) {
       });
 }
 
-// Each piece of work owns a range of `size` within one [batch, middle] block
-// and adds the updates that fall into it, in their order.
-template <typename T, typename I>
-KernelPtr ScatterAddKernel(const GatherShape& plan) {
-  const int64_t blocks = plan.batch * plan.middle;
-  const int64_t work = plan.count * plan.inner;
-  const int64_t ranges = std::clamp<int64_t>(
-      work / kGrain, 1, std::clamp<int64_t>(plan.size, 1, 16));
-  const int64_t width = CeilDiv(plan.size, ranges);
-  return KernelOf([=](const KernelContext& c) -> Status {
-    const I* indices = c.input<I>(1);
-    SLUICE_RETURN_IF_ERROR(
-        CheckIndices(indices, plan.batch * plan.count, plan.size));
-    T* y = c.output<T>(0);
-    const T* x = c.input<T>(0);
-    if (y != x) CopyBytes(x, y, blocks * plan.size * plan.inner * sizeof(T));
-    const auto add = [&](int64_t piece) {
-      const int64_t block = piece / ranges;
-      const int64_t low = piece % ranges * width, high = low + width;
-      const I* index = indices + block / plan.middle * plan.count;
-      const T* update = c.input<T>(2) + block * work;
-      T* base = y + block * plan.size * plan.inner;
-      for (int64_t j = 0; j < plan.count; ++j, update += plan.inner) {
-        if (index[j] < low || index[j] >= high) continue;
-        T* target = base + index[j] * plan.inner;
-        for (int64_t i = 0; i < plan.inner; ++i) {
-          target[i] = static_cast<T>(target[i] + update[i]);
-        }
-      }
-    };
-    ParallelFor(blocks * ranges, RowsPerPiece(work / ranges),
-                [&](int64_t begin, int64_t end) {
-                  for (int64_t i = begin; i < end; ++i) add(i);
-                });
-    return {};
-  });
-}
-
-Result<KernelPtr> MakeScatterAdd(const KernelSpec& spec) {
-  const GatherShape plan =
-      GatherShapeOf(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape);
-  return DispatchAmong<float, double, int8_t, uint8_t, int32_t, int64_t>(
-      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
-        return DispatchIndex(spec.inputs[1].dtype,
-                             [&]<typename I>(TypeTag<I>) -> Result<KernelPtr> {
-                               return ScatterAddKernel<T, I>(plan);
-                             });
-      });
-}
-
 }  // namespace
 
 void RegisterIndexKernels(KernelTable& table) {
@@ -209,10 +157,6 @@ void RegisterIndexKernels(KernelTable& table) {
   table.Register({.op = "TopK", .dtypes = kNumeric, .make = MakeTopK});
   table.Register({.op = "InTopK", .dtypes = kFloating, .make = MakeInTopK});
   table.Register({.op = "Gather", .make = MakeGather});
-  // Halves would be rounded with every addition: widen.cc has them.
-  table.Register({.op = "ScatterAdd",
-                  .dtypes = kFloatDouble | kIntegral,
-                  .make = MakeScatterAdd});
 }
 
 }  // namespace sluice::cpu

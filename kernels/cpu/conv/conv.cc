@@ -17,6 +17,9 @@ void RegisterWinogradKernels(KernelTable& table);   // conv_winograd.cc
 namespace {
 
 constexpr int64_t kBlock = 64;  // channels accumulated at a time
+// Terms that are added one to another: in one float sum of very many the last
+// digits of each would be lost.
+constexpr int64_t kTerms = 256;
 
 // Pieces of about 2^20 multiplications.
 int64_t Grain(int64_t multiplications) {
@@ -38,6 +41,7 @@ struct Operands {
 template <typename T, typename Add>
 void ForEachBlock(const std::array<int64_t, 3>& rows, int64_t groups,
                   int64_t channels, int64_t cost, T* result, Add add) {
+  if (channels == 0) return;  // there may be 2^62 rows of nothing
   ParallelFor(rows[0] * rows[1] * rows[2], Grain(cost),
               [&](int64_t begin, int64_t end) {
                 for (int64_t row = begin; row < end; ++row) {
@@ -64,6 +68,13 @@ void ForwardBlock(const ConvGeometry& g, const Operands<T>& in, int64_t image,
                   int64_t oh, int64_t ow, int64_t group, int64_t o0,
                   int64_t width, ComputeType<T>* sum) {
   using C = ComputeType<T>;
+  C run[kBlock] = {};
+  int64_t terms = 0;  // in run
+  const auto end_run = [&] {
+    for (int64_t o = 0; o < width; ++o) sum[o] += run[o];
+    std::fill(run, run + width, C(0));
+    terms = 0;
+  };
   for (int64_t kh = 0; kh < g.h.window; ++kh) {
     const int64_t ih = g.h.Start(oh) + kh * g.h.dilation;
     if (ih < 0 || ih >= g.h.input) continue;
@@ -76,13 +87,16 @@ void ForwardBlock(const ConvGeometry& g, const Operands<T>& in, int64_t image,
                         (kh * g.w.window + kw) * g.in * g.y_channels() +
                         group * g.out + o0;
       for (int64_t i = 0; i < g.in; ++i) {
+        if (terms == kTerms) end_run();
+        ++terms;
         const C value = static_cast<C>(x[i]);
         for (int64_t o = 0; o < width; ++o) {
-          sum[o] += value * static_cast<C>(filter[i * g.y_channels() + o]);
+          run[o] += value * static_cast<C>(filter[i * g.y_channels() + o]);
         }
       }
     }
   }
+  end_run();
 }
 
 template <typename T>
@@ -110,12 +124,14 @@ void BackpropInputBlock(const ConvGeometry& g, const Operands<T>& in,
                         ((kh * g.w.window + kw) * g.in + i0) * g.y_channels() +
                         group * g.out;
       for (int64_t i = 0; i < width; ++i) {
-        C dot = 0;
-        for (int64_t o = 0; o < g.out; ++o) {
-          dot += static_cast<C>(dy[o]) *
-                 static_cast<C>(filter[i * g.y_channels() + o]);
+        for (int64_t o = 0; o < g.out; o += kTerms) {
+          C dot = 0;
+          for (int64_t p = o; p < std::min(o + kTerms, g.out); ++p) {
+            dot += static_cast<C>(dy[p]) *
+                   static_cast<C>(filter[i * g.y_channels() + p]);
+          }
+          sum[i] += dot;
         }
-        sum[i] += dot;
       }
     }
   }
@@ -134,26 +150,29 @@ void BackpropFilterBlock(const ConvGeometry& g, const Operands<T>& in,
                          int64_t kh, int64_t kw, int64_t i, int64_t group,
                          int64_t o0, int64_t width, ComputeType<T>* sum) {
   using C = ComputeType<T>;
-  // A row by itself first: in one sum over all pixels the last digits of each
-  // would be lost.
-  C row[kBlock];
+  C run[kBlock];  // of a row, or a part of one
   for (int64_t image = 0; image < g.images; ++image) {
     for (int64_t oh = 0; oh < g.h.output; ++oh) {
       const int64_t ih = g.h.Start(oh) + kh * g.h.dilation;
       if (ih < 0 || ih >= g.h.input) continue;
-      std::fill(row, row + width, C(0));
-      for (int64_t ow = 0; ow < g.w.output; ++ow) {
-        const int64_t iw = g.w.Start(ow) + kw * g.w.dilation;
-        if (iw < 0 || iw >= g.w.input) continue;
-        const C x = static_cast<C>(
-            in.x[image * g.x_image() + (ih * g.w.input + iw) * g.x_channels() +
-                 group * g.in + i]);
-        const T* dy = in.y + image * g.y_image() +
-                      (oh * g.w.output + ow) * g.y_channels() + group * g.out +
-                      o0;
-        for (int64_t o = 0; o < width; ++o) row[o] += x * static_cast<C>(dy[o]);
+      for (int64_t begin = 0; begin < g.w.output; begin += kTerms) {
+        std::fill(run, run + width, C(0));
+        for (int64_t ow = begin; ow < std::min(begin + kTerms, g.w.output);
+             ++ow) {
+          const int64_t iw = g.w.Start(ow) + kw * g.w.dilation;
+          if (iw < 0 || iw >= g.w.input) continue;
+          const C x = static_cast<C>(
+              in.x[image * g.x_image() +
+                   (ih * g.w.input + iw) * g.x_channels() + group * g.in + i]);
+          const T* dy = in.y + image * g.y_image() +
+                        (oh * g.w.output + ow) * g.y_channels() +
+                        group * g.out + o0;
+          for (int64_t o = 0; o < width; ++o) {
+            run[o] += x * static_cast<C>(dy[o]);
+          }
+        }
+        for (int64_t o = 0; o < width; ++o) sum[o] += run[o];
       }
-      for (int64_t o = 0; o < width; ++o) sum[o] += row[o];
     }
   }
 }

@@ -17,6 +17,9 @@ namespace {
 
 // Taps that are summed at a time.
 constexpr int64_t kMaxTaps = 64;
+// Windows of a row whose gradients are added one to another: in one float sum
+// of very many the last digits of each would be lost.
+constexpr int64_t kMaxWindows = 256;
 // Multiply-adds of a piece of work.
 constexpr int64_t kPieceWork = 1 << 18;
 
@@ -121,11 +124,12 @@ void AddRow(const ConvGeometry& g, int64_t image, int64_t oh, const float* x,
           first >= g.w.input
               ? 0
               : std::min(g.w.output, (g.w.input - 1 - first) / g.w.stride + 1);
-      if (begin >= end) continue;
-      Simd().depthwise.tap_grad(
-          line + (first + begin * g.w.stride) * channels, g.w.stride * channels,
-          dy_row + begin * channels, channels, end - begin, channels,
-          sum + (kh * g.w.window + kw) * channels);
+      for (int64_t at = begin; at < end; at += kMaxWindows) {
+        Simd().depthwise.tap_grad(
+            line + (first + at * g.w.stride) * channels, g.w.stride * channels,
+            dy_row + at * channels, channels, std::min(kMaxWindows, end - at),
+            channels, sum + (kh * g.w.window + kw) * channels);
+      }
     }
   }
 }

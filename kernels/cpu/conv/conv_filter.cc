@@ -37,7 +37,9 @@ struct FilterJob {
   int64_t pieces() const { return sums() * splits; }
   int64_t scratch_floats() const {
     return Aligned(direct.source.copy_floats()) +
-           Aligned(block_rows * direct.phases[0].columns * Simd().conv.width);
+           Aligned(block_rows *
+                   std::min(direct.phases[0].columns, simd::kConvColumns) *
+                   Simd().conv.width);
   }
   // One sum goes straight to the result.
   int64_t partial_floats() const {
@@ -70,7 +72,8 @@ FilterJob FilterJobOf(const ConvGeometry& g) {
     row += run.length;
   }
   job.run_rows.push_back(row);
-  // About 200 pixels of a panel of dy, which then stays in L1.
+  // About 200 pixels of a panel of dy, which then stays in L1: one row where it
+  // has more than kConvColumns.
   const int64_t columns = std::max<int64_t>(g.w.output, 1);
   job.block_rows = std::clamp<int64_t>((200 + columns / 2) / columns, 1,
                                        std::max<int64_t>(g.h.output, 1));

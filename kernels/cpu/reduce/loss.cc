@@ -311,34 +311,51 @@ void SigmoidCrossEntropy(int64_t n, const KernelContext& k) {
   });
 }
 
+// --- Squares -----------------------------------------------------------------
+
+// In double, which holds the squares of all floats, and their last digits.
+template <typename T>
+double SquaresOf(const T* x, int64_t n) {
+  constexpr int kLanes = 8;
+  double sum[kLanes] = {};
+  const auto add = [&](int lane, T element) {
+    const double value =
+        static_cast<double>(static_cast<ComputeType<T>>(element));
+    sum[lane] += value * value;
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) add(lane, x[i + lane]);
+  }
+  for (; i < n; ++i) add(0, x[i]);
+  double total = 0;
+  for (double partial : sum) total += partial;
+  return total;
+}
+
 constexpr int64_t kSumBlock = 1 << 14;
 
-// Half the sum of squares: by blocks, which are then added in order.
+// L2Loss, else SquaredNorm: by blocks, which are then added in order.
 template <typename T>
-void L2Loss(int64_t n, const KernelContext& k) {
-  using C = ComputeType<T>;
-  const T* x = k.input<T>(0);
-  C* sums = static_cast<C*>(k.workspace());
-  ParallelFor(n, kSumBlock, [&](int64_t begin, int64_t end) {
-    constexpr int kLanes = 8;
-    C sum[kLanes] = {};
-    int64_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) {
-      for (int lane = 0; lane < kLanes; ++lane) {
-        const C value = static_cast<C>(x[i + lane]);
-        sum[lane] += value * value;
-      }
-    }
-    for (; i < end; ++i) {
-      sum[0] += static_cast<C>(x[i]) * static_cast<C>(x[i]);
-    }
-    C total = 0;
-    for (C partial : sum) total += partial;
-    sums[begin / kSumBlock] = total;
-  });
-  C total = 0;
-  for (int64_t b = 0; b * kSumBlock < n; ++b) total += sums[b];
-  *k.output<T>(0) = T(total / 2);
+KernelPtr SquaresKernel(const KernelSpec& spec, bool loss,
+                        double (*squares_of)(const T* x, int64_t n)) {
+  const int64_t n = spec.inputs[0].shape.elements();
+  return KernelOf(
+      [=](const KernelContext& k) {
+        const T* x = k.input<T>(0);
+        double* sums = static_cast<double*>(k.workspace());
+        ParallelFor(n, kSumBlock, [&](int64_t begin, int64_t end) {
+          sums[begin / kSumBlock] = squares_of(x + begin, end - begin);
+        });
+        double total = 0;
+        for (int64_t b = 0; b * kSumBlock < n; ++b) total += sums[b];
+        if (loss) {
+          *k.output<T>(0) = T(static_cast<ComputeType<T>>(total / 2));
+        } else {
+          *k.output<double>(0) = total;
+        }
+      },
+      (n / kSumBlock + 1) * sizeof(double));
 }
 
 // --- Kernels -----------------------------------------------------------------
@@ -385,13 +402,18 @@ Result<KernelPtr> MakeSigmoidCrossEntropy(const KernelSpec& spec) {
   });
 }
 
-Result<KernelPtr> MakeL2Loss(const KernelSpec& spec) {
-  const int64_t n = spec.inputs[0].shape.elements();
-  return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
-    return Result<KernelPtr>(
-        KernelOf([n](const KernelContext& c) { L2Loss<T>(n, c); },
-                 (n / kSumBlock + 1) * sizeof(ComputeType<T>)));
-  });
+auto SquaresMaker(bool loss) {
+  return [loss](const KernelSpec& spec) -> Result<KernelPtr> {
+    return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
+      return Result<KernelPtr>(SquaresKernel<T>(spec, loss, SquaresOf<T>));
+    });
+  };
+}
+
+auto FastSquaresMaker(bool loss) {
+  return [loss](const KernelSpec& spec) -> Result<KernelPtr> {
+    return SquaresKernel<float>(spec, loss, Simd().sum_squares);
+  };
 }
 
 }  // namespace
@@ -417,7 +439,15 @@ void RegisterLossKernels(KernelTable& table) {
                     .make = FastSparseMaker(wanted)});
   }
   add("SigmoidCrossEntropy", MakeSigmoidCrossEntropy);
-  add("L2Loss", MakeL2Loss);
+  for (const auto& [op, loss] :
+       {std::pair("L2Loss", true), {"SquaredNorm", false}}) {
+    add(op, SquaresMaker(loss));
+    table.Register({.op = op,
+                    .priority = 10,
+                    .provider = "simd",
+                    .dtypes = DType::kFloat32,
+                    .make = FastSquaresMaker(loss)});
+  }
 }
 
 }  // namespace sluice::cpu

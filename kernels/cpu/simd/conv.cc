@@ -11,6 +11,8 @@ using simd::ConvFilterGrad;
 using simd::ConvForward;
 using simd::ConvGrid;
 using simd::ConvRun;
+using simd::kConvColumns;
+using simd::kConvSteps;
 
 // Pixels of a tile: fewer than rows of a matrix tile where registers would
 // allow more, since each pixel needs a pointer of its own.
@@ -89,31 +91,73 @@ void FinishPart(const ConvForward& conv,
   }
 }
 
-// kPixels pixels by one panel of channels.
-void ForwardTile(const ConvForward& conv, const float* const* pixels,
-                 const float* filter, float* const* y, int64_t panel,
-                 int64_t channels) {
+// Adds the sums of `ended`, [kPixels, kWidth].
+SLUICE_INLINE void AddSums(const float* ended,
+                           Vector<float> (&acc)[kPixels][kTileVectors]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kPixels; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      acc[r][v] += Load(ended + r * kWidth + v * kLanes<float>);
+    }
+  }
+}
+
+// Leaves the sums in `ended`, and begins anew.
+SLUICE_INLINE void EndSums(Vector<float> (&acc)[kPixels][kTileVectors],
+                           float* ended) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kPixels; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      Store(ended + r * kWidth + v * kLanes<float>, acc[r][v]);
+      acc[r][v] = Vector<float>{};
+    }
+  }
+}
+
+// kPixels pixels by one panel of channels. `ended`, kPixels * kWidth floats, is
+// the caller's, so that sums which wait there take no registers from the loop.
+[[gnu::noinline]] void ForwardTile(const ConvForward& conv,
+                                   const float* const* pixels,
+                                   const float* filter, float* const* y,
+                                   int64_t panel, int64_t channels,
+                                   float* ended) {
   Vector<float> acc[kPixels][kTileVectors] = {};
+  int64_t steps = 0;     // in acc
+  bool waiting = false;  // there are sums in `ended`
   for (int64_t i = 0; i < conv.grid.num_runs; ++i) {
     const ConvRun run = conv.grid.runs[i];
     const float* x[kPixels];
 #pragma GCC unroll 16
     for (int r = 0; r < kPixels; ++r) x[r] = pixels[r] + run.offset;
-    for (int64_t p = 0; p < run.length; ++p) {
-      Vector<float> row[kTileVectors];
-#pragma GCC unroll 4
-      for (int v = 0; v < kTileVectors; ++v) {
-        row[v] = Load(filter + v * kLanes<float>);
+    for (int64_t p = 0; p < run.length;) {
+      const int64_t end =
+          run.length - p < kConvSteps ? run.length : p + kConvSteps;
+      if (steps + end - p > kConvSteps) {
+        if (waiting) AddSums(ended, acc);
+        EndSums(acc, ended);
+        waiting = true;
+        steps = 0;
       }
+      steps += end - p;
+      for (; p < end; ++p) {
+        Vector<float> row[kTileVectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < kTileVectors; ++v) {
+          row[v] = Load(filter + v * kLanes<float>);
+        }
 #pragma GCC unroll 16
-      for (int r = 0; r < kPixels; ++r) {
-        const Vector<float> value = Broadcast(x[r][p]);
+        for (int r = 0; r < kPixels; ++r) {
+          const Vector<float> value = Broadcast(x[r][p]);
 #pragma GCC unroll 4
-        for (int v = 0; v < kTileVectors; ++v) acc[r][v] += value * row[v];
+          for (int v = 0; v < kTileVectors; ++v) acc[r][v] += value * row[v];
+        }
+        filter += kWidth;
       }
-      filter += kWidth;
     }
   }
+  if (waiting) AddSums(ended, acc);
   if (channels < kWidth) {
     FinishPart(conv, acc, y, panel * kWidth, channels);
     return;
@@ -131,6 +175,7 @@ void ForwardTile(const ConvForward& conv, const float* const* pixels,
 void Forward(const ConvForward& conv) {
   const ConvGrid& grid = conv.grid;
   const int64_t count = grid.rows * grid.columns;
+  alignas(64) float ended[kPixels * kWidth];
   // Panels outside: one stays in cache while the image passes by.
   for (int64_t panel = 0; panel * kWidth < conv.channels; ++panel) {
     const float* filter = conv.filter + panel * conv.k * kWidth;
@@ -148,7 +193,7 @@ void Forward(const ConvForward& conv) {
         }
       }
       ForwardTile(conv, pixels, filter, y, panel,
-                  conv.channels - panel * kWidth);
+                  conv.channels - panel * kWidth, ended);
     }
   }
 }
@@ -233,16 +278,21 @@ void FilterPanel(const ConvFilterGrad& conv, const ConvGrid& grid,
 }
 
 void FilterGrad(const ConvFilterGrad& conv) {
-  ConvGrid grid = conv.grid;  // a block of rows
+  ConvGrid grid = conv.grid;  // a block of rows, or a part of one row
   for (int64_t row = 0; row < conv.grid.rows; row += conv.block_rows) {
-    const int64_t left = conv.grid.rows - row;
-    grid.rows = left < conv.block_rows ? left : conv.block_rows;
-    grid.image = conv.grid.image + row * grid.row_step;
-    const float* dy = conv.dy + row * grid.columns * conv.dy_pixel_step;
-    for (int64_t c = 0; c < conv.channels; c += kWidth) {
-      PackPixels(dy + c, conv.dy_pixel_step, grid.rows * grid.columns,
-                 conv.channels - c, conv.scratch);
-      FilterPanel(conv, grid, conv.dfilter + c, conv.channels - c);
+    const int64_t rows = conv.grid.rows - row;
+    grid.rows = rows < conv.block_rows ? rows : conv.block_rows;
+    for (int64_t q = 0; q < conv.grid.columns; q += kConvColumns) {
+      const int64_t columns = conv.grid.columns - q;
+      grid.columns = columns < kConvColumns ? columns : kConvColumns;
+      grid.image = conv.grid.image + row * grid.row_step + q * grid.pixel_step;
+      const float* dy =
+          conv.dy + (row * conv.grid.columns + q) * conv.dy_pixel_step;
+      for (int64_t c = 0; c < conv.channels; c += kWidth) {
+        PackPixels(dy + c, conv.dy_pixel_step, grid.rows * grid.columns,
+                   conv.channels - c, conv.scratch);
+        FilterPanel(conv, grid, conv.dfilter + c, conv.channels - c);
+      }
     }
   }
 }

@@ -18,6 +18,13 @@ struct ConvRun {
   int64_t length;
 };
 
+// Steps of k that are added one to another: in one float sum of very many the
+// last digits of each would be lost. As long as usual runs, such as those of 3
+// pixels of 64 channels or 5 of 32, which need not be cut then.
+inline constexpr int64_t kConvSteps = 192;
+// For the same reason, columns of a grid that filter_grad sums at a time.
+inline constexpr int64_t kConvColumns = 256;
+
 // The images' side: a grid of pixels, pixel (r, q) at
 // image + r * row_step + q * pixel_step, and the runs that each reads.
 struct ConvGrid {
@@ -54,9 +61,11 @@ struct ConvFilterGrad {
   int64_t channels = 0;
   float* dfilter = nullptr;
   int64_t dfilter_stride = 0;  // between rows of k
-  // That many rows of the grid are summed before the next ones are touched.
+  // That many rows of the grid are summed before the next ones are touched; 1
+  // where the grid has more than kConvColumns, of which so many are.
   int64_t block_rows = 0;
-  float* scratch = nullptr;  // block_rows * columns * `width`
+  // block_rows * columns, or kConvColumns if that is less, times `width`.
+  float* scratch = nullptr;
 };
 
 struct ConvKernels {

@@ -16,15 +16,16 @@ SLUICE_INLINE void PixelBlock(const float* const* x, const float* const* filter,
                               int64_t taps, int64_t c, bool accumulate,
                               float* y) {
   Vector<float> sum[V] = {};
-  if (accumulate) {
-    for (int v = 0; v < V; ++v) sum[v] = Load(y + c + v * kLanes<float>);
-  }
   for (int64_t t = 0; t < taps; ++t) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
       const int64_t i = c + v * kLanes<float>;
       sum[v] += Load(x[t] + i) * Load(filter[t] + i);
     }
+  }
+  // To what is there at the end, of which more digits are left then.
+  if (accumulate) {
+    for (int v = 0; v < V; ++v) sum[v] += Load(y + c + v * kLanes<float>);
   }
   for (int v = 0; v < V; ++v) Store(y + c + v * kLanes<float>, sum[v]);
 }
@@ -39,16 +40,15 @@ void Pixel(const float* const* x, const float* const* filter, int64_t taps,
     PixelBlock<1>(x, filter, taps, c, accumulate, y);
   }
   for (; c < channels; ++c) {
-    float sum = accumulate ? y[c] : 0.0f;
+    float sum = 0;
     for (int64_t t = 0; t < taps; ++t) sum += x[t][c] * filter[t][c];
-    y[c] = sum;
+    y[c] = accumulate ? y[c] + sum : sum;
   }
 }
 
 template <int V>
 SLUICE_INLINE void TapBlock(const float* x, int64_t x_step, const float* dy,
                             int64_t dy_step, int64_t pixels, float* sum) {
-  // Added to what is there at the end, of which more digits are left then.
   Vector<float> acc[V];
   for (int v = 0; v < V; ++v) acc[v] = Vector<float>{};
   for (int64_t q = 0; q < pixels; ++q, x += x_step, dy += dy_step) {
@@ -57,7 +57,7 @@ SLUICE_INLINE void TapBlock(const float* x, int64_t x_step, const float* dy,
       acc[v] += Load(x + v * kLanes<float>) * Load(dy + v * kLanes<float>);
     }
   }
-  for (int v = 0; v < V; ++v) {
+  for (int v = 0; v < V; ++v) {  // at the end, as above
     float* const to = sum + v * kLanes<float>;
     Store(to, Load(to) + acc[v]);
   }

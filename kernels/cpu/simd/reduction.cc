@@ -23,8 +23,25 @@ float Dot(const float* x, const float* y, int64_t n) {
       [&](int64_t i) { return x[i] * y[i]; });
 }
 
-float SumSquares(const float* x, int64_t n) {
-  return Dot(x, x, n);
+// As many floats as a vector has doubles.
+struct Narrow {
+  using Type __attribute__((vector_size(kVectorBytes / 2))) = float;
+  using Stored __attribute__((vector_size(kVectorBytes / 2),
+                              aligned(alignof(float)), may_alias)) = float;
+};
+SLUICE_INLINE Vector<double> LoadWide(const float* p) {
+  const Narrow::Type floats = *reinterpret_cast<const Narrow::Stored*>(p);
+  return __builtin_convertvector(floats, Vector<double>);
+}
+
+double SumSquares(const float* x, int64_t n) {
+  return SumTerms<double>(
+      n,
+      [&](int64_t i) __attribute__((always_inline)) {
+        const Vector<double> v = LoadWide(x + i);
+        return v * v;
+      },
+      [&](int64_t i) { return double{x[i]} * double{x[i]}; });
 }
 
 float Max(const float* x, int64_t n) {

@@ -110,7 +110,7 @@ struct SimdKernels {
   // combined in a fixed order, so the result depends on n alone.
   float (*sum)(const float* x, int64_t n);
   double (*sum_f64)(const double* x, int64_t n);
-  float (*sum_squares)(const float* x, int64_t n);
+  double (*sum_squares)(const float* x, int64_t n);  // in double
   float (*dot)(const float* x, const float* y, int64_t n);
   float (*max)(const float* x, int64_t n);  // NaN if any is; n >= 1
   float (*min)(const float* x, int64_t n);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "engine/semantics/row_ids.h"
 #include "kernels/cuda/device/launch.h"
 
 namespace sluice::cuda {
@@ -24,17 +25,22 @@ __device__ inline RowPlace RowPlaceOf(const uint64_t* keys, int64_t place,
 }
 
 // Element `i` of the slices of the row that begins at `place`, added to zero in
-// their order.
+// their order: runs of kSlicesRun, and these in double.
 template <typename T>
 __device__ T RowSum(const uint64_t* keys, int64_t place, int64_t slices,
                     const T* values, int64_t width, int64_t i) {
   const auto n = static_cast<uint64_t>(slices);
   const uint64_t least = keys[place] / n * n;
-  T sum = 0;
-  for (; place < slices && keys[place] - least < n; ++place) {
-    sum += values[static_cast<int64_t>(keys[place] - least) * width + i];
+  const auto in_row = [&] { return place < slices && keys[place] - least < n; };
+  double total = 0;
+  while (in_row()) {
+    T run = 0;
+    for (int64_t k = 0; k < kSlicesRun && in_row(); ++k, ++place) {
+      run += values[static_cast<int64_t>(keys[place] - least) * width + i];
+    }
+    total += run;
   }
-  return sum;
+  return static_cast<T>(total);
 }
 
 }  // namespace sluice::cuda

@@ -89,7 +89,7 @@ void RegisterGeneratedFusedKernels(KernelTable& table, const char* provider,
       static std::atomic<bool> told = false;
       NoteOnce(told, found.status().message() +
                          "; the fused program is interpreted, slower");
-      return MakeInterpreted(spec);
+      return Unimplemented(found.status().message());
     }
     return KernelFor(
         std::move(work),

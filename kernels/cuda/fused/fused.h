@@ -47,7 +47,8 @@ Status AddSegments(const FusedWork& work, const void* states, void* sums,
 
 // Registers kernels above the interpreter's: for specs that `has` accepts,
 // `find` gives the compiled form. Where it has none after all, stderr is told
-// once and the interpreter serves.
+// once and the kernel is Unimplemented, so that KernelTable::Make takes the
+// interpreter's.
 using HasFusedKernel = std::function<bool(const KernelSpec&)>;
 using FindFusedKernel = std::function<Result<FusedKernel>(const KernelSpec&)>;
 void RegisterGeneratedFusedKernels(KernelTable& table, const char* provider,

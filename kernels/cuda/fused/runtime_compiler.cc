@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 #include "kernels/cuda/fused/device_text.h"
@@ -65,6 +66,15 @@ Result<const RuntimeCompiler*> RuntimeCompiler::Open(
   int major = 0, minor = 0, count = 0;
   functions->Version(&major, &minor);
   compiler->version_ = fmt::format("{}.{}", major, minor);
+  // NVRTC opens its builtins when it first compiles, by their name alone. In
+  // Python's packages it has no RUNPATH to find them by, but what is loaded is
+  // found by that name. Where there are none beside it, the loader may know
+  // others, or the compilation says so.
+  const std::filesystem::path beside =
+      std::filesystem::path(FileOfLibrary(library)).parent_path();
+  (void)OpenLibrary(
+      (beside / ("libnvrtc-builtins.so." + compiler->version_)).string())
+      .ok();
   functions->CountArchs(&count);
   compiler->archs_.resize(count);
   functions->Archs(compiler->archs_.data());

@@ -22,8 +22,9 @@ namespace sluice::cuda {
 // (among what the process has loaded, in LD_LIBRARY_PATH, in the module's own
 // RUNPATH, which cmake/SluiceCuda.cmake sets, in the system's folders), else
 // the first that can be loaded in LibraryFolders. What a library opens itself
-// it finds beside it, by a RUNPATH of its own. It is never closed: threads may
-// be in it. Unavailable says in one line why there is none.
+// it mostly finds beside it, by a RUNPATH of its own; NVRTC may have none
+// (runtime_compiler.cc). It is never closed: threads may be in it. Unavailable
+// says in one line why there is none.
 Result<void*> OpenLibrary(
     const std::string& name,
     const LibraryEnvironment& environment = LibraryEnvironment::OfProcess());

@@ -28,31 +28,21 @@ constexpr int kMostCandidates = 8;
 constexpr size_t kMostWorkspace = size_t{32} << 20;
 // Of operands; the engine aligns tensors to more.
 constexpr uint32_t kOperandAlignment = 16;
-// The algorithms chosen so far, by what they were chosen for.
 struct Choice {
   cublasLtMatmulAlgo_t algorithm = {};
   size_t workspace = 0;
 };
-class Choices {
- public:
-  bool Find(const std::string& key, Choice& choice) const {
-    MutexLock lock(mutex_);
-    const auto it = by_key_.find(key);
-    if (it != by_key_.end()) choice = it->second;
-    return it != by_key_.end();
-  }
-  void Keep(const std::string& key, const Choice& choice) {
-    MutexLock lock(mutex_);
-    by_key_[key] = choice;
-  }
+// The algorithms chosen so far, by what they were chosen for. Who looks for one
+// and then compares candidates holds the mutex meanwhile: searches do not time
+// each other, and kernels of one product have one algorithm.
+struct Choices {
+  Mutex mutex;
+  std::map<std::string, Choice> by_key GUARDED_BY(mutex);
+
   static Choices& Global() {
     static Choices* const choices = new Choices;
     return *choices;
   }
-
- private:
-  mutable Mutex mutex_;
-  std::map<std::string, Choice> by_key_ GUARDED_BY(mutex_);
 };
 
 cudaDataType_t TypeOf(DType dtype) {
@@ -96,13 +86,18 @@ class LtMatMul final : public Kernel {
     SLUICE_ASSIGN_OR_RETURN(handle_, LtHandleOf(device));
     SLUICE_RETURN_IF_ERROR(Describe());
     const std::string key = KeyFor(device);
-    if (Choices::Global().Find(key, choice_)) return {};
+    Choices& choices = Choices::Global();
+    MutexLock lock(choices.mutex);
+    if (const auto it = choices.by_key.find(key); it != choices.by_key.end()) {
+      choice_ = it->second;
+      return {};
+    }
     SLUICE_ASSIGN_OR_RETURN(const std::vector<Choice> candidates, Candidates());
     choice_ = candidates.front();
     if (!deterministic_ && candidates.size() > 1) {
       SLUICE_RETURN_IF_ERROR(Measure(candidates));
     }
-    Choices::Global().Keep(key, choice_);
+    choices.by_key[key] = choice_;
     return {};
   }
 

@@ -210,6 +210,17 @@ std::vector<std::string> JoinErrors(
   return errors;
 }
 
+TEST_CASE("ranks that wait for each other for ever join") {
+  if (OnRealGpu()) return;
+  for (const std::string& error :
+       JoinErrors([](int) { return &cuda::emulation::EmulatedNccl(); },
+                  [](int, NcclGroup::Options* options) {
+                    options->join_timeout = milliseconds::max();
+                  })) {
+    CHECK(error == "(no error)");
+  }
+}
+
 TEST_CASE("all ranks say why one cannot join") {
   if (OnRealGpu()) return;
   const DeviceGroups& nccl = cuda::emulation::EmulatedNccl();

@@ -252,6 +252,62 @@ TEST_CASE("of many classes gradients are those in double, memory is halved") {
   }
 }
 
+TEST_CASE("losses keep their digits however large all logits are") {
+  std::mt19937 random(5);
+  for (const double smoothing : {0.0, 0.1}) {
+    for (const double offset : {1e6, -1e6}) {
+      Problem p = RandomProblem(random, 3, 10, 4, 3);
+      p.smoothing = smoothing;
+      // Of quarters, of which float32 has what they add up to.
+      for (double& weight : p.weights) weight = std::clamp(weight, -1.0, 1.0);
+      for (double& bias : p.bias) bias += offset;
+      CAPTURE(smoothing);
+      CAPTURE(offset);
+      CheckAgainst(p, DType::kFloat32, 1e-5);
+    }
+  }
+}
+
+TEST_CASE("where logits are no numbers no label is right, cut or whole") {
+  const double nan = std::nan("");
+  Problem p;
+  p.classes = 4;
+  p.features = 1;
+  p.share = 2;
+  p.examples = {2, 1};
+  p.x = {1, 1, nan};
+  p.labels = {2, 0, 0};  // NaN there, elsewhere, everywhere
+  p.coefficients = {1, 1, 1};
+  p.weights = {4, 1, 1, 1};
+  p.bias = {0, 0, nan, 0};
+
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {kUnknown, 1});
+  const Output label = graph.Placeholder("label", DType::kInt64, {kUnknown});
+  const layers::Classifier whole(Scope(graph, "fc"), x, {.classes = 4});
+  Session session(graph);
+  session.Write(graph.Get("fc/weights"),
+                TensorOf(DType::kFloat32, {1, 4}, p.weights));
+  session.Write(graph.Get("fc/bias"), TensorOf(DType::kFloat32, {4}, p.bias));
+  std::vector<Tensor> right = {
+      session.Run({{x, TensorOf(DType::kFloat32, {3, 1}, p.x)},
+                   {label, Tensor::Vector<int64_t>(p.labels)}},
+                  whole.Accuracy(label))};
+
+  const Watchdog watchdog;
+  Groups groups = JoinAll(2);
+  right.resize(3);
+  InThreads(2, [&](int rank) {
+    const auto i = static_cast<size_t>(rank);
+    right[1 + i] =
+        RunOn(p, DType::kFloat32, rank, std::move(groups[i]), nullptr)[1];
+  });
+  for (const Tensor& of : right) {
+    for (int64_t i = 0; i < of.elements(); ++i) CHECK(of.At(i) == 0);
+  }
+  CHECK(right[1].elements() == 2);
+}
+
 // Of a classifier and its optimizer's slots, with all of it and cut.
 TEST_CASE("first values are those of the whole") {
   for (const int workers : {2, 3}) {

@@ -150,6 +150,31 @@ TEST_CASE("batch norm normalises by the batch, then by what it has seen") {
   }
 }
 
+TEST_CASE("a batch of no rows leaves the running statistics") {
+  for (const bool synchronized : {false, true}) {
+    CAPTURE(synchronized);
+    Graph graph;
+    const Output x = graph.Placeholder("x", DType::kFloat32, {kUnknown, 3});
+    const Output y =
+        layers::BatchNorm(Scope(graph, "bn"), x,
+                          {.training = true, .synchronized = synchronized});
+    const Operation train = optimizers::Sgd(0.0).Minimize(Sum(y));
+    Session session(graph);
+    session.Initialize();
+    const auto after = [&](int64_t rows) {
+      session.Run({{x, Ramp({rows, 3})}}, train);
+      return std::pair(session.Read(graph.Get("bn/running_mean")),
+                       session.Read(graph.Get("bn/running_variance")));
+    };
+    const auto [mean, variance] = after(4);
+    CHECK(mean.At(0) != 0);
+    CHECK(variance.At(0) != 1);
+    const auto [same_mean, same_variance] = after(0);
+    CHECK(same_mean.BitEqual(mean));
+    CHECK(same_variance.BitEqual(variance));
+  }
+}
+
 TEST_CASE("layer norm makes every row's mean 0 and deviation 1") {
   Graph graph;
   Scope scope(graph);

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <set>
@@ -204,6 +205,26 @@ TEST_CASE("figures that are not defined, and values that make no sense") {
   const Output open =
       graph.Placeholder("open", DType::kFloat32, {kUnknown, kUnknown});
   CHECK(Contains(ErrorOf([&] { F1(open, n); }), "wanted [n, classes]"));
+}
+
+TEST_CASE("where logits are no numbers no label is right") {
+  for (const int64_t classes : {3, 37, 1000}) {
+    Tensor logits(DType::kFloat32, {5, classes});
+    float* const x = logits.data<float>();
+    for (int64_t i = 0; i < logits.elements(); ++i) {
+      x[i] = static_cast<float>(-(i % classes));
+    }
+    const float nan = std::nanf("");
+    std::fill_n(x, classes, nan);
+    x[classes] = nan;  // at the label
+    x[2 * classes + 1] = nan;
+    x[4 * classes - 1] = nan;
+    Graph graph;
+    const Output labels = graph.Constant(Tensor::Zeros(DType::kInt64, {5}));
+    const Tensor right =
+        Session(graph).Run({}, Accuracy(graph.Constant(logits), labels));
+    for (int i = 0; i < 5; ++i) CHECK(right.At(i) == (i == 4 ? 1 : 0));
+  }
 }
 
 }  // namespace

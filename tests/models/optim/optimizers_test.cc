@@ -192,6 +192,29 @@ TEST_CASE("weight decay is that of an optimizer that has its own") {
         doctest::Approx(3 - 0.5 * 0.25 * 3 - 0.5));
 }
 
+TEST_CASE("clipping by norms whose squares no float32 holds") {
+  struct Sizes {
+    double gradient, norm;
+  };
+  for (const auto& [size, norm] : {Sizes{1e20, 1}, {1e-25, 1e-25}}) {
+    for (const GradientHook& clip :
+         {gradients::ClipByGlobalNorm(norm), gradients::ClipByNorm(norm)}) {
+      Graph graph;
+      const Output w = graph.Variable("w", Zeros({2}));
+      const Output g = graph.Constant(
+          Tensor::Array<double>({2}, {3 * size, 4 * size}).Cast(w.dtype()));
+      const Operation train =
+          optimizers::Sgd(1).With(clip).Minimize(Sum(w * g));
+      Session session(graph);
+      session.Initialize();
+      session.Run({}, train);
+      const Tensor taken = session.Read(w);
+      CHECK(taken.At(0) / norm == doctest::Approx(-0.6));
+      CHECK(taken.At(1) / norm == doctest::Approx(-0.8));
+    }
+  }
+}
+
 TEST_CASE("a norm of zero is no division by zero") {
   Graph graph;
   const Output w = graph.Variable("w", Zeros({2}));

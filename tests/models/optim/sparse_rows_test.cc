@@ -311,6 +311,36 @@ TEST_CASE("descent and Adagrad are by rows of themselves, to the bit") {
   SetComputeThreads(2);
 }
 
+// Of one sign, so that a running sum has ever fewer digits for what is added.
+TEST_CASE("a row that is read very often loses no digits, to the bit") {
+  constexpr int64_t kReads = 20'000;
+  const auto trained = [&](const Optimizer& optimizer, int64_t lookups) {
+    Graph graph;
+    const Output table = graph.Variable("table", Zeros({3, 2}));
+    Tensor ids = Tensor::Zeros(DType::kInt64, {kReads / lookups});
+    ids.data<int64_t>()[1] = 2;
+    std::vector<Output> terms;
+    for (int64_t i = 0; i < lookups; ++i) {
+      terms.push_back(Sum(Gather(table, graph.Constant(ids)) * 0.1));
+    }
+    const Operation train = optimizer.Minimize(AddN(terms));
+    Session session(graph);
+    session.Initialize();
+    session.Run({}, train);
+    return session.Read(table);
+  };
+  for (const int64_t lookups : {1, 200}) {
+    CAPTURE(lookups);
+    const Tensor by_rows = trained(optimizers::Sgd(1), lookups);
+    CHECK(by_rows.BitEqual(trained(optimizers::Sgd(1).With(Look), lookups)));
+    const double often = -0.1 * static_cast<double>(kReads - lookups);
+    const double tolerance = lookups == 1 ? 1e-6 : 1e-5;
+    for (int j = 0; j < 2; ++j) {
+      CHECK(by_rows.At(j) == doctest::Approx(often).epsilon(tolerance));
+    }
+  }
+}
+
 TEST_CASE("a step takes no memory for rows that it does not read") {
   const auto arena = [](int64_t rows, bool adam) {
     Graph graph;

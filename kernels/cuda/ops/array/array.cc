@@ -49,7 +49,8 @@ Result<KernelPtr> MakeTileGrad(const KernelSpec& spec) {
     shape.strides[d] = strides[d];
     shape.multiples[d] = multiples[d];
     shape.tile_strides[d] = strides[d] * dx[d];
-    shape.tiles *= multiples[d];
+    // Of no elements there may be more tiles than int64 counts.
+    if (shape.elements > 0) shape.tiles *= multiples[d];
   }
   const TileGradLauncher launch = FindTileGrad(spec.inputs[0].dtype);
   return KernelOf([launch, shape](const KernelContext& c) {

@@ -28,6 +28,15 @@ int64_t UpdatesOf(const GatherShape& s) {
 // sorted updates are added side by side first: one that continues a row becomes
 // a partial sum, and the row's thread goes on with those.
 constexpr int64_t kRun = 32;
+// What the thread adds up partial sums in: very many of them are to lose none.
+template <typename C>
+struct TotalOf {
+  using Type = C;
+};
+template <>
+struct TotalOf<float> {
+  using Type = double;
+};
 
 int64_t RunsOf(const GatherShape& s) {
   return CeilDiv(UpdatesOf(s), kRun);
@@ -127,14 +136,19 @@ __global__ void AddKernel(GatherShape s, int64_t updates, int64_t tasks,
     int64_t run = t.place / kRun + 1;
     const int64_t stop = scalar::Minimum()(run * kRun, updates);
     AddRun<T, kN>(s, row, t, t.place, stop, keys, update, whole, sum);
+    using Total = typename TotalOf<C>::Type;
+    Total total[kN];
+    for (int k = 0; k < kN; ++k) total[k] = sum[k];
     for (; run * kRun < updates && keys[run * kRun] < row.end; ++run) {
       const auto term = LoadPack<C, kN>(
           partial + (run * s.middle + t.middle) * s.inner + t.inner, count,
           whole);
-      for (int k = 0; k < kN; ++k) sum[k] = static_cast<C>(sum[k] + term.at[k]);
+      for (int k = 0; k < kN; ++k) {
+        total[k] = static_cast<Total>(total[k] + term.at[k]);
+      }
     }
     Pack<T, kN> out;
-    for (int k = 0; k < kN; ++k) out.at[k] = T(sum[k]);
+    for (int k = 0; k < kN; ++k) out.at[k] = T(static_cast<C>(total[k]));
     StorePack(out, target, count, whole);
   }
 }

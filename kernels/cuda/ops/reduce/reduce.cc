@@ -93,7 +93,7 @@ void RegisterReduceKernels(KernelTable& table) {
     RegisterOwn(table, op, kNumeric, MakeReduce);
   }
   RegisterOwn(table, "SumTo", kNumeric, MakeSumTo);
-  for (const char* op : {"Mean", "LogSumExp", "L2Loss"}) {
+  for (const char* op : {"Mean", "LogSumExp", "L2Loss", "SquaredNorm"}) {
     RegisterOwn(table, op, kFloating, MakeReduce);
   }
   for (const char* op : {"Any", "All"}) {

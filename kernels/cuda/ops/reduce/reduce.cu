@@ -38,6 +38,18 @@ struct HalfSquaresOf : SumOf<T> {
   static __device__ ComputeOf<T> From(ComputeOf<T> x) { return x * x; }
   static __device__ T Finish(ComputeOf<T> s, int64_t) { return T(s / 2); }
 };
+// In double, which holds the squares of all floats.
+template <typename T>
+struct SquaresOf {
+  static constexpr const char* kName = "SquaredNorm";
+  using State = double;
+  static __device__ State Start() { return 0; }
+  static __device__ State From(ComputeOf<T> x) {
+    return static_cast<double>(x) * static_cast<double>(x);
+  }
+  __device__ State operator()(State a, State b) const { return a + b; }
+  static __device__ double Finish(State s, int64_t) { return s; }
+};
 template <typename T>
 struct ProductOf : SumOf<T> {
   static constexpr const char* kName = "Prod";
@@ -91,6 +103,7 @@ Reduction LauncherOf(std::string_view op) {
   if (op == "Min") return ReductionOf<MinOf<T>, T>();
   if (op == "LogSumExp") return ReductionOf<LogSumExpOf<T>, T>();
   if (op == "L2Loss") return ReductionOf<HalfSquaresOf<T>, T>();
+  if (op == "SquaredNorm") return ReductionOf<SquaresOf<T>, T>();
   return {};
 }
 

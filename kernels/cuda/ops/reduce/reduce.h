@@ -21,11 +21,12 @@ struct Reduction {
   ReduceLauncher launch = nullptr;  // null if there is none
   size_t state_bytes = 0;           // of workspace, for each of plan.states()
 };
-// "Sum", "Prod", "Max" or "Min" of a numeric dtype; "Mean", "LogSumExp" or
-// "L2Loss" (half the sum of squares) of a floating dtype; "Any" or "All" of
-// bool. Half types are computed in float and rounded once, sums and products of
-// integers wrap around. Over no elements: 0, 1, the least and the largest, NaN,
-// -infinity, 0, false and true.
+// "Sum", "Prod", "Max" or "Min" of a numeric dtype; "Mean", "LogSumExp",
+// "L2Loss" (half the sum of squares) or "SquaredNorm" (the sum, in float64) of
+// a floating dtype; "Any" or "All" of bool. Half types are computed in float
+// and rounded once, sums and products of integers wrap around. Over no
+// elements: 0, 1, the least and the largest, NaN, -infinity, 0, 0, false and
+// true.
 Reduction FindReduce(std::string_view op, DType dtype);
 
 }  // namespace sluice::cuda

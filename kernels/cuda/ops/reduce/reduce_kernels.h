@@ -5,7 +5,7 @@
 //   static State Start();             of no elements
 //   static State From(ComputeOf<T>);  of one
 //   State operator()(State, State);   commutative
-//   static T Finish(State, int64_t count);
+//   static T Finish(State, int64_t count);  or of the dtype of results
 #ifndef SLUICE_KERNELS_CUDA_OPS_REDUCE_REDUCE_KERNELS_H_
 #define SLUICE_KERNELS_CUDA_OPS_REDUCE_REDUCE_KERNELS_H_
 
@@ -41,7 +41,8 @@ __device__ void Store(const typename R::State& state, void* y, int64_t i,
   if (ends.to_states) {
     static_cast<typename R::State*>(y)[i] = state;
   } else {
-    static_cast<T*>(y)[i] = R::Finish(state, ends.count);
+    using Y = decltype(R::Finish(state, ends.count));
+    static_cast<Y*>(y)[i] = R::Finish(state, ends.count);
   }
 }
 

@@ -300,37 +300,6 @@ TEST_CASE("padding alone has convolutions, too") {
   }
 }
 
-// Of one sign, so that a running sum has ever fewer digits for what is added.
-TEST_CASE("gradients of filters keep the digits of very many pixels") {
-  struct Groups {
-    int64_t in, out, groups;
-  };
-  for (const auto& [in, out, groups] :
-       {Groups{2, 4, 2}, {4, 4, 4}, {6, 4, 2}, {2, 3, 1}}) {
-    const Case c = {1, 900, 900, in, 1, 1, out, {.groups = groups}};
-    Graph graph;
-    const Output x =
-        graph.Placeholder("x", DType::kFloat32, {c.images, c.h, c.w, c.in});
-    const Output filter = graph.Placeholder("filter", DType::kFloat32,
-                                            {1, 1, c.in / groups, c.out});
-    const Output y = Conv2D(x, filter, c.options);
-    const Output dy = graph.Placeholder("dy", DType::kFloat32, y.shape());
-    const Output dfilter =
-        Conv2DBackpropFilter(x, dy, ShapeOf(filter), c.options);
-    const double wanted = 900. * 900 * 0.1F * 0.7F;
-    const Expected op = {&dfilter.node(),
-                         {Tensor::Full(DType::kFloat32, x.shape(), 0.1F),
-                          Tensor::Full(DType::kFloat32, y.shape(), 0.7F),
-                          Tensor::Vector(filter.shape().dims())},
-                         Tensor::Full(DType::kFloat64, filter.shape(), wanted)};
-    for (const KernelDef* def : KernelTable::Global().FindAll(
-             SpecOf(*op.node, true), DeviceType::kCpu)) {
-      INFO(in, " to ", out, " in ", groups, " ", def->provider);
-      CHECK(Error(Run(*def, op)[0], op.result) < 1e-4);
-    }
-  }
-}
-
 TEST_CASE("what is prepared of constant weights changes no sum") {
   for (size_t i = 0; i < std::size(kCases); ++i) {
     Built built;

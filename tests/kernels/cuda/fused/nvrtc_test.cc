@@ -1,5 +1,6 @@
 // The run-time compiler and its cache. Needs NVRTC, else its tests are skipped,
 // and no GPU: what is compiled is not run.
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -14,8 +15,10 @@
 #include "kernels/cuda/fused/fused_source.h"
 #include "kernels/cuda/fused/runtime_compiler.h"
 #include "kernels/cuda/runtime/cubin_cache.h"
+#include "kernels/cuda/runtime/nvidia_library.h"
 #include "tests/kernels/cuda/emulation/fused/specs.h"
 #include "tests/places.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sluice::testing {
 namespace {
@@ -60,6 +63,34 @@ TEST_CASE("NVRTC compiles the kernels of all programs") {
   REQUIRE_MESSAGE(alone.ok(), alone.status().message());
   CHECK(alone->find(sources.rbegin()->first) != std::string::npos);
   MESSAGE(sources.size() << " kernels, " << cubin->size() << " bytes");
+}
+
+// As in Python's packages, where it has no RUNPATH. Copies, since the loader
+// takes two links to a file for one library.
+TEST_CASE("what NVRTC opens itself is opened from beside it") {
+  const cuda::RuntimeCompiler* compiler = Compiler();
+  if (compiler == nullptr) return;
+  const fs::path file = cuda::FileOfLibrary(
+      cuda::OpenAnyLibrary(cuda::RuntimeCompiler::Names()).ValueOrThrow());
+  const std::string name = "libnvrtc-builtins.so." + compiler->version();
+  const fs::path builtins = file.parent_path() / name;
+  if (!fs::exists(builtins)) {
+    MESSAGE("skipped: there is no ", builtins.string());
+    return;
+  }
+  const TemporaryFolder folder;
+  fs::copy_file(file, folder / "libnvrtc.so.13");
+  fs::copy_file(builtins, folder / name);
+  const auto is_open = [&] {
+    const std::string copy = folder / name;
+    return dlopen(copy.c_str(), RTLD_NOLOAD | RTLD_NOW) != nullptr;
+  };
+  CHECK_FALSE(is_open());
+  const auto opened = cuda::RuntimeCompiler::Open({folder / "libnvrtc.so.13"});
+  REQUIRE_MESSAGE(opened.ok(), opened.status().message());
+  CHECK(is_open());
+  const auto cubin = (*opened)->Compile("__global__ void Nothing() {}", 90);
+  CHECK_MESSAGE(cubin.ok(), cubin.status().message());
 }
 
 TEST_CASE("where NVRTC is missing, or is something else, it is one line") {

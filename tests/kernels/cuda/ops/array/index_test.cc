@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/ops/array/sorted_rows.h"
+#include "kernels/cuda/ops/array/sum_rows.h"
 #include "tests/kernels/cuda/emulation/device_run.h"
 
 namespace sluice::cuda {
@@ -131,6 +133,33 @@ TEST_CASE("rows with many updates") {
   CheckScatter({.s = {3, 1, 4, 513, 16}, .skip = 4}, 64);
   for (DType dtype : {DType::kFloat64, DType::kBFloat16, DType::kInt8}) {
     CheckScatter({dtype, DType::kInt32, {1, 2, 1, 300, 16}}, 64);
+  }
+}
+
+// Of one sign, so that a running sum has ever fewer digits for what is added.
+TEST_CASE("of very many updates of one row none is lost") {
+  constexpr int64_t kUpdates = 30'000;
+  const GatherShape s = {1, 1, 1, kUpdates, 1};
+  const Tensor updates = Tensor::Full(DType::kFloat32, {kUpdates}, 0.1F);
+  const Tensor rows = Tensor::Zeros(DType::kInt64, {kUpdates});
+  const std::vector<Tensor> got = InEveryOrder([&] {
+    const DeviceBuffer update(updates), at(rows), first(rows.bytes());
+    const DeviceBuffer y(Tensor::Zeros(DType::kFloat32, {1}));
+    const DeviceBuffer sums(updates.bytes());
+    const DeviceBuffer workspace(ScatterAddWorkspace(s, DType::kFloat32));
+    CHECK(ScatterAdd(s, DType::kFloat32, y.get(), DType::kInt64, at.get(),
+                     update.get(), y.get(), workspace.get(), nullptr, nullptr)
+              .ok());
+    const DeviceBuffer sorted(SortRowsWorkspace(kUpdates));
+    CHECK(SumRows({kUpdates, 1, 1}, DType::kInt64, at.get(), DType::kFloat32,
+                  update.get(), first.get(), sums.get(), sorted.get(), nullptr,
+                  nullptr)
+              .ok());
+    return std::vector{y.Read(DType::kFloat32, {1}),
+                       sums.Read(DType::kFloat32, {kUpdates})};
+  });
+  for (const Tensor& sum : got) {
+    CHECK(sum.At(0) == doctest::Approx(kUpdates * double{0.1F}).epsilon(2e-6));
   }
 }
 

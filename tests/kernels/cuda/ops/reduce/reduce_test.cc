@@ -199,6 +199,29 @@ TEST_CASE("half the sum of squares") {
   }
 }
 
+TEST_CASE("squares are summed in double, which holds those of floats") {
+  for (DType dtype :
+       {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    const Reduction reduction = FindReduce("SquaredNorm", dtype);
+    for (int64_t n : {5, 40'000}) {
+      const Tensor x =
+          Tensor::Full(dtype, {n}, dtype == DType::kFloat16 ? 6e4 : 3e20);
+      const ReducePlan plan = PlanOf({1, n, 1});
+      const Tensor got =
+          InEveryOrder([&] {
+            const DeviceBuffer in(x), y(sizeof(double));
+            const DeviceBuffer workspace(plan.states() * reduction.state_bytes);
+            CHECK(reduction
+                      .launch(in.get(), y.get(), plan, workspace.get(), nullptr)
+                      .ok());
+            return std::vector{y.Read(DType::kFloat64, {})};
+          }).front();
+      CHECK(got.At(0) ==
+            doctest::Approx(static_cast<double>(n) * x.At(0) * x.At(0)));
+    }
+  }
+}
+
 TEST_CASE("what has no kernel is null") {
   CHECK((FindReduce("Mean", DType::kInt32).launch == nullptr));
   CHECK((FindReduce("Sum", DType::kBool).launch == nullptr));

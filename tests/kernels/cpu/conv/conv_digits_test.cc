@@ -1,0 +1,136 @@
+// Convolutions that are sums of very many terms, of one sign, so that a running
+// sum has ever fewer digits for what is added: every kernel against the sum.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "graph/compile/evaluate.h"
+#include "graph/ops/conv.h"
+#include "graph/ops/shape.h"
+#include "tests/support/guarded_run.h"
+
+namespace sluice::testing {
+namespace {
+
+// Element i of `result` is to be wanted(i), to `tolerance` of that.
+void CheckKernels(const Output& result, const std::vector<Tensor>& inputs,
+                  const std::function<double(int64_t)>& wanted,
+                  double tolerance) {
+  const KernelSpec spec = SpecOf(result.node(), true);
+  for (const KernelDef* def :
+       KernelTable::Global().FindAll(spec, DeviceType::kCpu)) {
+    INFO(result.node().Describe(), ", ", def->provider);
+    const KernelPtr kernel = def->make(spec).ValueOrThrow();
+    const GuardedRunResult run = GuardedRun(*kernel, spec, inputs, 0);
+    CHECK(run.fault == "");
+    const Tensor& got = run.tensors[0];
+    double worst = 0;
+    for (int64_t i = 0; i < got.elements(); ++i) {
+      const double error = std::abs(got.At(i) / wanted(i) - 1);
+      worst = std::isnan(error) ? INFINITY : std::max(worst, error);
+    }
+    CHECK(worst < tolerance);
+  }
+}
+
+Tensor Filled(const Shape& shape, float value) {
+  return Tensor::Full(DType::kFloat32, shape, value);
+}
+
+Tensor DimsOf(const Output& output) {
+  return Tensor::Vector(output.shape().dims());
+}
+
+// A convolution of the graph's.
+struct Convolution {
+  Graph graph;
+  Conv2DOptions options;
+  Output x, filter, y, dy;
+
+  Convolution(const Shape& x_shape, const Shape& filter_shape,
+              const Conv2DOptions& its)
+      : options(its),
+        x(graph.Placeholder("x", DType::kFloat32, x_shape)),
+        filter(graph.Placeholder("filter", DType::kFloat32, filter_shape)),
+        y(Conv2D(x, filter, options)),
+        dy(graph.Placeholder("dy", DType::kFloat32, y.shape())) {}
+
+  void CheckFilterGrad(float x_value, float dy_value,
+                       const std::function<double(int64_t)>& wanted) {
+    CheckKernels(Conv2DBackpropFilter(x, dy, ShapeOf(filter), options),
+                 {Filled(x.shape(), x_value), Filled(y.shape(), dy_value),
+                  DimsOf(filter)},
+                 wanted, 1e-4);
+  }
+};
+
+TEST_CASE("gradients of filters keep the digits of very many pixels") {
+  struct Groups {
+    int64_t in, out, groups;
+  };
+  for (const auto& [in, out, groups] :
+       {Groups{2, 4, 2}, {4, 4, 4}, {6, 4, 2}, {2, 3, 1}}) {
+    Convolution conv({1, 900, 900, in}, {1, 1, in / groups, out},
+                     {.groups = groups});
+    conv.CheckFilterGrad(0.1F, 0.7F, [](int64_t) {
+      return 900. * 900 * double{0.1F} * double{0.7F};
+    });
+  }
+}
+
+TEST_CASE("gradients of filters keep the digits of a long row of pixels") {
+  constexpr int64_t kColumns = 262'144;
+  for (const int64_t in : {4, 1}) {  // of a group
+    const int64_t groups = in == 4 ? 2 : 4, channels = in * groups;
+    Convolution conv({1, 1, kColumns, channels}, {1, 3, in, channels},
+                     {.groups = groups});
+    // The first tap and the last are beside the image once.
+    conv.CheckFilterGrad(0.1F, 1, [&](int64_t i) {
+      const int64_t column = i / (in * channels);
+      return static_cast<double>(kColumns - (column == 1 ? 0 : 1)) *
+             double{0.1F};
+    });
+  }
+}
+
+TEST_CASE(
+    "convolutions of many channels, or large windows, keep their digits") {
+  const Convolution channels(
+      {1, 5, 5, 1024}, {3, 3, 512, 16},
+      {.strides = {2, 2}, .padding = Padding::kValid, .groups = 2});
+  CheckKernels(
+      channels.y,
+      {Filled(channels.x.shape(), 0.1F), Filled(channels.filter.shape(), 1)},
+      [](int64_t) { return 9 * 512 * double{0.1F}; }, 1e-5);
+  const Convolution window({1, 41, 41, 4}, {41, 41, 1, 4},
+                           {.padding = Padding::kValid, .groups = 4});
+  CheckKernels(
+      window.y,
+      {Filled(window.x.shape(), 0.1F), Filled(window.filter.shape(), 1)},
+      [](int64_t) { return 41 * 41 * double{0.1F}; }, 1e-5);
+}
+
+TEST_CASE("gradients of images keep the digits of very many channels") {
+  const Convolution conv({1, 5, 5, 16}, {3, 3, 8, 1024},
+                         {.padding = Padding::kValid, .groups = 2});
+  CheckKernels(
+      Conv2DBackpropInput(conv.dy, conv.filter, ShapeOf(conv.x), conv.options),
+      {Filled(conv.y.shape(), 0.1F), Filled(conv.filter.shape(), 1),
+       DimsOf(conv.x)},
+      [](int64_t i) {
+        // Windows over a pixel: 3 at the middle of a row, 1 at its ends.
+        const auto windows = [](int64_t at) { return 3 - std::abs(at - 2); };
+        const int64_t pixel = i / 16;
+        return static_cast<double>(windows(pixel / 5) * windows(pixel % 5) *
+                                   512) *
+               double{0.1F};
+      },
+      1e-5);
+}
+
+}  // namespace
+}  // namespace sluice::testing
