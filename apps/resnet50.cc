@@ -240,6 +240,12 @@ constexpr Default kDefaults[] = {{"base-rate", "0.4", "0.1"},
                                  {"weight-decay", "5e-4", "5e-5"},
                                  {"label-smoothing", "0", "0.1"}};
 
+// Whether there may be pictures for --validation-split to keep back: of a
+// folder that has none to validate on.
+bool CanKeepBack(const RunContext& run) {
+  return SourceOf(run) == Source::kFolder && !Part(run, "val");
+}
+
 void Defaults(RunContext& run) {
   const bool small = Small(run);
   const Source source = SourceOf(run);
@@ -431,7 +437,7 @@ int main(int argc, char** argv) {
                           "keep back and evaluate on, such as 0.1; always the "
                           "same ones",
                   .value = "0",
-                  .splits_data = true},
+                  .splits_data = CanKeepBack},
                  {"labels",
                   "File with names of the classes for predictions, one a line",
                   "",

@@ -9,13 +9,17 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "apps/sluice/commands.h"
 #include "engine/note.h"
+#include "engine/standard_streams.h"
 #include "engine/status.h"
+#include "engine/text/arguments.h"
 #include "graph/text/dot.h"
 #include "io/remote/register.h"
 
@@ -199,7 +203,8 @@ int Usage(const std::string& message) {
 int Run(int argc, char** argv) {
   Options options;
   CLI::App app(
-      "Looks at Sluice's graphs, checkpoints, events, trainings, ops and data");
+      "Looks at Sluice's graphs, checkpoints, events, trainings, ops and data",
+      "sluice");
   app.require_subcommand(1);
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
   AddGraph(app, options);
@@ -222,7 +227,10 @@ int Run(int argc, char** argv) {
         argv[1]));
   }
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> arguments = WithEmptyValues(
+        std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+    std::reverse(arguments.begin(), arguments.end());
+    app.parse(std::move(arguments));  // CLI11 takes the last one first
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
       throw Error(Code::kUnavailable,
                   "the results cannot be printed: " +
@@ -232,7 +240,7 @@ int Run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     return Usage(error.what());
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     std::fflush(stdout);
     fmt::print(stderr, "sluice: {}\n", OneLine(error.what()));
     return options.failure;
@@ -240,6 +248,7 @@ int Run(int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
+  OpenStandardStreams();
   try {
     SetNotes([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
     RegisterRemoteFiles();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/shape.h"
 #include "engine/visibility.h"
 #include "io/pipeline/bad_examples.h"
 #include "io/sources/datasets.h"
@@ -64,6 +65,10 @@ struct RunContext {
   // training and for weights from elsewhere.
   std::vector<std::string> class_names = {};
   std::string trained_on = {};
+  // Of an exported model that predicts, the shapes of what it takes, by name,
+  // the first dimension kUnknown; class_names are then what is known of the
+  // training's. Empty of any other.
+  std::map<std::string, Shape> exported_inputs = {};
 
   // Files to predict for, if any were named (TrainerSpec::files): the input is
   // then these, in this order, and has no meaningful labels.

@@ -16,7 +16,7 @@
 namespace sluice::mnist {
 namespace {
 
-constexpr int64_t kSide = 28;
+constexpr int64_t kPictureSide = 28;
 
 bool IsDigit(const std::string& name) {
   return name.size() == 1 && name[0] >= '0' && name[0] <= '9';
@@ -75,13 +75,14 @@ bool HasShards(const std::string& path) {
 
 Result<Tensor> DecodeDigit(std::string_view bytes, const std::string& name) {
   SLUICE_ASSIGN_OR_RETURN(const Tensor picture, DecodeImage(bytes, name));
-  if (picture.shape() != Shape{kSide, kSide, 3}) {
-    return InvalidArgument(fmt::format(
-        "'{}' has {} x {} pixels, wanted {} x "
-        "{}",
-        name, picture.shape()[1], picture.shape()[0], kSide, kSide));
+  if (picture.shape() != Shape{kPictureSide, kPictureSide, 3}) {
+    return InvalidArgument(
+        fmt::format("'{}' has {} x {} pixels, wanted {} x "
+                    "{}",
+                    name, picture.shape()[1], picture.shape()[0], kPictureSide,
+                    kPictureSide));
   }
-  Tensor digit(DType::kUInt8, {kSide, kSide, 1});
+  Tensor digit(DType::kUInt8, {kPictureSide, kPictureSide, 1});
   const uint8_t* pixel = picture.data<uint8_t>();
   for (uint8_t& grey : digit.values<uint8_t>()) {
     if (pixel[0] != pixel[1] || pixel[0] != pixel[2]) {

@@ -3,7 +3,6 @@
 #define SLUICE_APPS_RESNET50_EACH_EPOCH_H_
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -26,8 +25,10 @@ inline size_t CallsOf(size_t examples, const RunContext& run) {
 // when the first is asked for a second time, and so on: that is once an epoch,
 // for epochs of a part of the examples, too. One of several processes has
 // another part of a shuffled epoch each time, and may see none a second time
-// for long: there it is made anew after an epoch's calls at the latest.
-// Thread-safe.
+// for long: there it is made anew after an epoch's calls at the latest. What is
+// asked for a second time before half an epoch's calls does not end one: a
+// Dataset::Sample was before it, or an epoch that was left, and what is counted
+// is counted from there on. Thread-safe.
 template <typename T>
 class EachEpoch {
  public:
@@ -36,30 +37,41 @@ class EachEpoch {
   // next example.
   EachEpoch(size_t examples, std::function<T()> make, size_t calls = SIZE_MAX)
       : make_(std::move(make)),
-        // For all of them their second times tell, whichever thread is late.
-        most_calls_(calls < examples ? std::max<size_t>(calls, 1) : SIZE_MAX),
+        calls_of_epoch_(std::max<size_t>(std::min(calls, examples), 1)),
+        counts_calls_(calls < examples),
         times_(examples) {}
 
   std::shared_ptr<const T> For(size_t example) {
-    const uint32_t time = ++times_[example];
     const MutexLock lock(mutex_);
-    // An example of the epoch before, on a slower thread, makes none.
-    if (time > made_ || calls_ >= most_calls_) {
-      value_ = std::make_shared<const T>(make_());
-      made_ = std::max(made_, time);
-      calls_ = 0;
+    if (made_ > 0 && times_[example] >= made_ &&
+        2 * (calls_ - calls_at_make_) <= calls_of_epoch_) {
+      times_.assign(times_.size(), 0);
+      calls_ = made_ = 0;
     }
-    ++calls_;
+    // No epoch has an example twice, so that the times count no epoch that was
+    // not; calls do where times are behind. For all examples their second times
+    // tell, whichever thread is late.
+    const uint64_t time = ++times_[example], before = calls_++;
+    const uint64_t by_calls = counts_calls_ ? before / calls_of_epoch_ + 1 : 1;
+    const uint64_t epoch = std::max(time, by_calls);
+    // An example of the epoch before, on a slower thread, makes none.
+    if (epoch > made_) {
+      value_ = std::make_shared<const T>(make_());
+      made_ = epoch;
+      calls_at_make_ = before;
+    }
     return value_;
   }
 
  private:
   const std::function<T()> make_;
-  const size_t most_calls_;
-  std::vector<std::atomic<uint32_t>> times_;
+  const uint64_t calls_of_epoch_;
+  const bool counts_calls_;
   Mutex mutex_;
-  uint32_t made_ GUARDED_BY(mutex_) = 0;  // for examples of so many times
-  size_t calls_ GUARDED_BY(mutex_) = 0;   // since then
+  std::vector<uint64_t> times_ GUARDED_BY(mutex_);
+  uint64_t made_ GUARDED_BY(mutex_) = 0;  // for this epoch, from 1 on
+  uint64_t calls_ GUARDED_BY(mutex_) = 0;
+  uint64_t calls_at_make_ GUARDED_BY(mutex_) = 0;
   std::shared_ptr<const T> value_ GUARDED_BY(mutex_);
 };
 

@@ -15,9 +15,11 @@
 #include "apps/resnet50/records.h"
 #include "apps/resnet50/sizing.h"
 #include "apps/shards/class_numbers.h"
+#include "apps/shards/note_once.h"
 #include "apps/shards/picture_shards.h"
 #include "io/files/file.h"
 #include "io/files/file_version.h"
+#include "io/files/line_stream.h"
 #include "io/images/image.h"
 #include "io/sources/image_folder.h"
 #include "io/sources/image_list.h"
@@ -46,6 +48,10 @@ Source SourceOf(const RunContext& run) {
 }
 
 bool Small(const RunContext& run) {
+  const auto exported = run.exported_inputs.find("image");
+  if (exported != run.exported_inputs.end() && exported->second.rank() == 4) {
+    return exported->second[1] == kCifarSide;
+  }
   if (IsCifarResNet(run.flag("model"))) return true;
   // Whatever pictures a model is used on, they are of the size that it was
   // trained on.
@@ -166,7 +172,8 @@ bool HasTraining(const RunContext& run) {
   const std::string& data = run.flag("data");
   const auto names = FileSystem::Default().List(data).ValueOrThrow();
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return name != "val" && !ImagesIn(JoinPath(data, name)).empty();
+    return name != "val" && MayBeClass(name) &&
+           !ImagesIn(JoinPath(data, name)).empty();
   });
 }
 
@@ -426,7 +433,16 @@ std::string EvaluatedOn(const RunContext& run) {
   const auto trained_on = [&](const std::string& pictures) {
     return run.trained_on.find(pictures) != std::string::npos;
   };
-  if (!trained_on(whole)) return kept_back > 0 ? "validation" : "test";
+  if (!trained_on(whole)) {
+    // One that has more by now is another set.
+    if (trained_on("images-")) {
+      shards::NoteOnce(fmt::format(
+          "'{}' has no val: some of its pictures may be among those that were "
+          "trained on",
+          run.flag("data")));
+    }
+    return kept_back > 0 ? "validation" : "test";
+  }
   if (!trained_on(whole + "-but-")) return "training";
   if (kept_back > 0 &&
       trained_on(IdentityOf(SplitImages(all, kept_back).training) + "[")) {
@@ -441,7 +457,9 @@ std::string EvaluatedOn(const RunContext& run) {
 std::vector<std::string> ClassNames(const RunContext& run) {
   const std::string& path = run.flag("labels");
   if (!path.empty() && !run.training()) {
-    std::istringstream lines(FileSystem::Default().Read(path).ValueOrThrow());
+    std::string text = FileSystem::Default().Read(path).ValueOrThrow();
+    if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+    std::istringstream lines(std::move(text));
     std::vector<std::string> names;
     for (std::string line; std::getline(lines, line);) {
       if (line.ends_with('\r')) line.pop_back();  // as Windows ends lines
@@ -450,6 +468,9 @@ std::vector<std::string> ClassNames(const RunContext& run) {
     return names;
   }
   if (!run.class_names.empty()) return run.class_names;
+  // A training without names had numbers, which no data set has names for.
+  const bool trained = !run.trained_on.empty() || !run.exported_inputs.empty();
+  if (run.mode == Mode::kPredict && trained) return {};
   switch (SourceOf(run)) {
     case Source::kCifar10:
       return kCifarNames;

@@ -84,13 +84,13 @@ std::vector<int64_t> IndexOf(int64_t flat, const Shape& shape) {
 
 // What each file has under one name; null where it has nothing.
 template <typename T>
-struct Pair {
+struct InBoth {
   const T* first = nullptr;
   const T* second = nullptr;
 };
 
-using TensorPairs = std::map<std::string, Pair<TensorFile::Item>>;
-using MetadataPairs = std::map<std::string, Pair<std::string>>;
+using TensorPairs = std::map<std::string, InBoth<TensorFile::Item>>;
+using MetadataPairs = std::map<std::string, InBoth<std::string>>;
 
 // For people and for programs.
 struct Difference {
@@ -124,7 +124,7 @@ Difference Values(const TensorFile::Item& tensor, const ValueDifference& d) {
   return difference;
 }
 
-std::optional<Difference> DifferenceOf(const Pair<TensorFile::Item>& pair) {
+std::optional<Difference> DifferenceOf(const InBoth<TensorFile::Item>& pair) {
   if (pair.second == nullptr) {
     return Difference{
         "only in the first file",
@@ -145,7 +145,7 @@ std::optional<Difference> DifferenceOf(const Pair<TensorFile::Item>& pair) {
 }
 
 std::optional<Difference> DifferenceOf(const std::string& key,
-                                       const Pair<std::string>& pair) {
+                                       const InBoth<std::string>& pair) {
   const auto [first, second] = pair;
   if (first && second && *first == *second) return std::nullopt;
   Difference difference;

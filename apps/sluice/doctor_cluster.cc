@@ -180,7 +180,7 @@ std::vector<std::string> SlowOnes(const Found& found) {
   return lines;
 }
 
-std::string Size(int64_t bytes) {
+std::string PayloadSize(int64_t bytes) {
   if (bytes < 1 << 20) return fmt::format("{} bytes", bytes);
   return fmt::format("{} MiB", bytes >> 20);
 }
@@ -200,7 +200,7 @@ void PrintText(const Found& found) {
         Certificate(process));
   }
   for (const Measured& row : found.all_reduces) {
-    fmt::print("all-reduce of {:<9} {:10.1f} us", Size(row.bytes),
+    fmt::print("all-reduce of {:<9} {:10.1f} us", PayloadSize(row.bytes),
                row.seconds * 1e6);
     if (row.bytes >= 1 << 20) {
       fmt::print("  {:6.2f} GB/s", BytesPerSecond(row, size) / 1e9);

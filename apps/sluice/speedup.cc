@@ -21,7 +21,7 @@ namespace {
 // Steps in which memory is taken, caches fill and clocks settle.
 constexpr int64_t kWarmUp = 100;
 
-struct Run {
+struct LoggedRun {
   int64_t nodes = 1, workers = 1, devices = 1;
   int64_t since = 0;  // the step after which it is by these
   double rate = 0;    // examples/s
@@ -51,10 +51,10 @@ double RateOf(const std::string& log_dir, int64_t since) {
 }
 
 // What the training's folder says of it (models/cli/run_record.h).
-Run ReadRun(const std::string& log_dir) {
+LoggedRun ReadRun(const std::string& log_dir) {
   const std::string path = JoinPath(log_dir, "run.json");
   const std::string text = FileSystem::Default().Read(path).ValueOrThrow();
-  Run run;
+  LoggedRun run;
   const auto read = [&]() -> Status {
     SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
     SLUICE_ASSIGN_OR_RETURN(run.nodes, json.Int("nodes"));
@@ -92,7 +92,7 @@ void Speedup(const std::vector<std::string>& log_dirs, bool json) {
   std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<double>> rows;
   bool mirrored = false;  // of some, one process has several devices
   for (const std::string& log_dir : log_dirs) {
-    const Run run = ReadRun(log_dir);
+    const LoggedRun run = ReadRun(log_dir);
     rows[{run.devices, run.workers, run.nodes}].push_back(run.rate);
     mirrored |= run.devices > run.workers;
   }

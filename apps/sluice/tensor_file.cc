@@ -32,8 +32,7 @@ Result<TensorFile> ReadHeaderOnly(const std::string& path) {
 Result<TensorFile> ReadVerified(const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(Safetensors read, ReadSafetensors(path));
   if (!read.checksummed) {
-    // Which files must have one is ReadCheckpoint's to say.
-    SLUICE_RETURN_IF_ERROR(ReadCheckpoint(path).status());
+    SLUICE_RETURN_IF_ERROR(TrainingStateOf(read, path).status());
   }
   TensorFile file;
   for (NamedTensor& t : read.tensors) {

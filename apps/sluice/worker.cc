@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/decimal_range.h"
 #include "apps/sluice/commands.h"
 #include "dist/cluster/worker.h"
 #include "dist/net/address.h"
@@ -130,9 +131,9 @@ void AddWorker(CLI::App& app) {
   worker
       ->add_option("--peer-timeout", flags->peer_timeout,
                    "Seconds without a sign of life until a task is gone")
-      ->check(CLI::Range(1.0, 86400.0));
+      ->check(DecimalRange(1.0, 86400.0));
   worker->add_option("--threads", flags->threads, "0: one per core")
-      ->check(CLI::Range(0, 4096));
+      ->check(DecimalRange(0, 4096));
   worker->footer(kHelp);
   worker->callback([flags] { Serve(*flags); });
 }

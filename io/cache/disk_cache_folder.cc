@@ -15,7 +15,7 @@ namespace sluice {
 namespace {
 
 constexpr std::string_view kExamples = ".examples";
-constexpr std::string_view kIndex = ".index";
+constexpr std::string_view kIndexSuffix = ".index";
 constexpr std::string_view kLock = ".lock";
 constexpr std::string_view kUsed = ".used";
 constexpr size_t kDigits = 16;
@@ -40,7 +40,8 @@ struct Name {
 };
 
 Name Parse(std::string_view name) {
-  for (const std::string_view suffix : {kExamples, kIndex, kLock, kUsed}) {
+  for (const std::string_view suffix :
+       {kExamples, kIndexSuffix, kLock, kUsed}) {
     if (!name.ends_with(suffix)) continue;
     const std::string_view before = name.substr(0, name.size() - suffix.size());
     const bool ours = suffix == kUsed ? IsHex(before)
@@ -106,7 +107,7 @@ std::vector<std::string> DiskCacheFolder::Segments() const {
   if (!names.ok()) return segments;
   for (const std::string& name : *names) {
     const Name parsed = Parse(name);
-    if (parsed.suffix == kIndex && parsed.hash() == hash_) {
+    if (parsed.suffix == kIndexSuffix && parsed.hash() == hash_) {
       segments.push_back(PathOf(parsed.before));
     }
   }
@@ -194,7 +195,7 @@ void DiskCacheFolder::Remove(const std::string& hash, Key* key) const {
   std::erase_if(key->segments, [&](const auto& segment) {
     // The index goes first: what it points to is there.
     const std::string path = PathOf(segment.first);
-    for (const std::string_view suffix : {kIndex, kExamples}) {
+    for (const std::string_view suffix : {kIndexSuffix, kExamples}) {
       const Status removed = files_.Remove(path + std::string(suffix));
       if (!removed.ok() && removed.code() != Code::kNotFound) return false;
     }
@@ -241,7 +242,7 @@ DiskCacheFolder::IdleSegments() const {
 Status DiskCacheFolder::RemoveSegment(const std::string& segment) const {
   SLUICE_ASSIGN_OR_RETURN(const auto held, LockFolder());
   // As in Remove; one who was killed there may have left the examples.
-  Status removed = files_.Remove(segment + std::string(kIndex));
+  Status removed = files_.Remove(segment + std::string(kIndexSuffix));
   if (!removed.ok() && removed.code() != Code::kNotFound) return removed;
   return files_.Remove(segment + std::string(kExamples));
 }

@@ -14,6 +14,7 @@
 #include "engine/catch_errors.h"
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
+#include "io/checkpoints/safetensors_header.h"
 #include "io/files/schemes.h"
 
 namespace sluice {
@@ -125,6 +126,26 @@ Result<TrainingState> FromMetadata(const Metadata& metadata) {
   return state;
 }
 
+// ReadCheckpoint beside whoever saves. One that is replaced or removed while it
+// is read stays readable on a disk, but is kUnavailable in an object store, as
+// where that is away: what has become of it is read instead, or it is
+// kNotFound.
+Result<Checkpoint> ReadBesideSaving(const std::string& path, FileSystem& files,
+                                    const Leave& leave) {
+  for (int attempt = 1;; ++attempt) {
+    const Result<std::string> before = files.Version(path);
+    Result<Checkpoint> checkpoint = ReadCheckpoint(path, files, leave);
+    if (checkpoint.status().code() != Code::kUnavailable || !before.ok()) {
+      return checkpoint;
+    }
+    const Result<std::string> now = files.Version(path);
+    if (now.status().code() == Code::kNotFound) return now.status();
+    if (!now.ok() || *now == *before || attempt == kAttempts) {
+      return checkpoint;
+    }
+  }
+}
+
 std::optional<int64_t> StepOfName(std::string_view name) {
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) ||
       name.size() <= kPrefix.size() + kSuffix.size()) {
@@ -158,6 +179,17 @@ Result<TrainingState> ParseTrainingState(const std::string& text) {
   return CatchErrors([&] { return FromMetadata(metadata); });
 }
 
+Result<TrainingState> TrainingStateOf(const Safetensors& file,
+                                      const std::string& path) {
+  if (file.metadata.contains(kFormat) && !file.checksummed) {
+    return DataLoss(fmt::format(
+        "'{}': its checksum is missing; the file is damaged", ShownPath(path)));
+  }
+  auto state = CatchErrors([&] { return FromMetadata(file.metadata); });
+  if (state.ok()) return state;
+  return state.status().WithContext(fmt::format("'{}'", ShownPath(path)));
+}
+
 Status WriteCheckpoint(const std::string& path, const Checkpoint& checkpoint,
                        FileSystem& files) {
   return WriteSafetensors(path, checkpoint.tensors, checkpoint.by_rows,
@@ -167,17 +199,9 @@ Status WriteCheckpoint(const std::string& path, const Checkpoint& checkpoint,
 Result<Checkpoint> ReadCheckpoint(const std::string& path, FileSystem& files,
                                   const Leave& leave) {
   SLUICE_ASSIGN_OR_RETURN(Safetensors file,
-                          leave ? ReadSafetensors(path, leave, files)
-                                : ReadSafetensors(path, files));
-  if (file.metadata.contains(kFormat) && !file.checksummed) {
-    return DataLoss(fmt::format(
-        "'{}': its checksum is missing; the file is damaged", path));
-  }
-  auto state = CatchErrors([&] { return FromMetadata(file.metadata); });
-  if (!state.ok()) {
-    return state.status().WithContext(fmt::format("'{}'", path));
-  }
-  return Checkpoint{*std::move(state), std::move(file.tensors),
+                          ReadSafetensors(path, leave, files));
+  SLUICE_ASSIGN_OR_RETURN(TrainingState state, TrainingStateOf(file, path));
+  return Checkpoint{std::move(state), std::move(file.tensors),
                     std::move(file.by_rows)};
 }
 
@@ -315,7 +339,7 @@ CheckpointManager::RestoreNewest(const Leave& leave) const {
     again = false;
     for (auto step = steps.rbegin(); step != steps.rend() && !again; ++step) {
       std::string path = PathOf(*step);
-      auto checkpoint = ReadCheckpoint(path, *files_, leave);
+      auto checkpoint = ReadBesideSaving(path, *files_, leave);
       if (checkpoint.ok()) {
         return std::optional(Restored{*std::move(checkpoint), std::move(path),
                                       std::move(warnings)});
@@ -347,7 +371,7 @@ CheckpointManager::RestoreNewest(const Leave& leave) const {
 Result<CheckpointManager::Restored> CheckpointManager::RestoreStep(
     int64_t step) const {
   std::string path = PathOf(step);
-  auto checkpoint = ReadCheckpoint(path, *files_);
+  auto checkpoint = ReadBesideSaving(path, *files_, nullptr);
   if (checkpoint.ok()) {
     return Restored{*std::move(checkpoint), std::move(path), {}};
   }

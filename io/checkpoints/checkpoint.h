@@ -40,6 +40,11 @@ struct Checkpoint {
   std::vector<RowsTensor> by_rows = {};
 };
 
+// What the file at `path`, for messages, says of it: the default where it is no
+// checkpoint of ours, kDataLoss where it is one that lost its checksum.
+Result<TrainingState> TrainingStateOf(const Safetensors& file,
+                                      const std::string& path);
+
 // Atomic and checksummed.
 Status WriteCheckpoint(const std::string& path, const Checkpoint& checkpoint,
                        FileSystem& files = FileSystem::Default());

@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little,
               "the numbers of a pickle are little-endian");
 
 // Every value takes a byte at least, so that their number fits an Id.
-constexpr size_t kMaxBytes = size_t{8} << 20;
+static_assert(kMaxPickleBytes < ~Id{0});
 constexpr int kMaxProtocol = 5;
 constexpr Id kNoValue = ~Id{0};
 
@@ -413,9 +413,10 @@ Status Machine::Fetch() {
 }  // namespace
 
 Result<Pickle> ParsePickle(std::string_view bytes) {
-  if (bytes.size() > kMaxBytes) {
-    return Unimplemented(fmt::format(
-        "a pickle of {} bytes, at most {} are read", bytes.size(), kMaxBytes));
+  if (bytes.size() > kMaxPickleBytes) {
+    return Unimplemented(
+        fmt::format("a pickle of {} bytes, at most {} are read", bytes.size(),
+                    kMaxPickleBytes));
   }
   Machine machine(bytes);
   while (!machine.stopped()) {

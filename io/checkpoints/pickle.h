@@ -9,6 +9,7 @@
 #ifndef SLUICE_IO_CHECKPOINTS_PICKLE_H_
 #define SLUICE_IO_CHECKPOINTS_PICKLE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -56,9 +57,13 @@ struct Pickle {
   const Value& operator[](Id id) const { return values[id]; }
 };
 
+// The most bytes that are read, of which files of weights have far fewer: their
+// numbers lie outside.
+inline constexpr size_t kMaxPickleBytes = size_t{8} << 20;
+
 // Memory and time are in proportion to the bytes: less than 150 of memory for
 // each. kDataLoss for anything malformed; kUnimplemented for other
-// protocols, rare instructions and more than 64 MiB.
+// protocols, rare instructions and more than kMaxPickleBytes.
 Result<Pickle> ParsePickle(std::string_view bytes);
 
 // For messages: "a list", "an object of argparse.Namespace".

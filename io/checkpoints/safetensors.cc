@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <set>
 #include <utility>
 
 #include "engine/allocate.h"
-#include "engine/catch_errors.h"
 #include "io/checkpoints/safetensors_header.h"
 #include "io/files/gzip.h"
 
@@ -18,57 +16,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little,
               "safetensors data are little-endian");
-
-// ---- Reading. The functions below return errors without the file's name.
-
-Result<Safetensors> Parse(std::string_view bytes) {
-  SLUICE_ASSIGN_OR_RETURN(const size_t length, HeaderLength(bytes));
-  std::string_view data = bytes.substr(kLengthBytes);
-  if (data.size() < length) {
-    return DataLoss(
-        fmt::format("truncated: {} of {} header bytes", data.size(), length));
-  }
-  const std::string_view text = data.substr(0, length);
-  data.remove_prefix(length);
-  SLUICE_ASSIGN_OR_RETURN(ParsedHeader parsed, ParseHeader(text, data.size()));
-  if (parsed.checksum &&
-      ChecksumText(Crc32(parsed.header_crc, data)) != *parsed.checksum) {
-    return DataLoss("the checksum is wrong; the file is damaged");
-  }
-  Safetensors file;
-  file.metadata = std::move(parsed.header.metadata);
-  file.checksummed = parsed.checksum.has_value();
-  for (TensorInfo& info : parsed.header.tensors) {
-    SLUICE_ASSIGN_OR_RETURN(Tensor tensor,
-                            AllocateTensor(info.dtype, info.shape));
-    NamedTensor t{std::move(info.name), std::move(tensor)};
-    if (t.tensor.bytes() > 0) {
-      std::memcpy(t.tensor.raw(), data.data() + info.begin, t.tensor.bytes());
-    }
-    SLUICE_RETURN_IF_ERROR(CheckBools(t));
-    file.tensors.push_back(std::move(t));
-  }
-  return file;
-}
-
-Result<SafetensorsHeader> ReadHeader(const std::string& path,
-                                     FileSystem& files) {
-  SLUICE_ASSIGN_OR_RETURN(std::string bytes,
-                          files.ReadPrefix(path, kLengthBytes));
-  SLUICE_ASSIGN_OR_RETURN(const size_t length, HeaderLength(bytes));
-  SLUICE_ASSIGN_OR_RETURN(bytes, files.ReadPrefix(path, kLengthBytes + length));
-  if (bytes.size() < kLengthBytes + length) {
-    return DataLoss("truncated within the header");
-  }
-  SLUICE_ASSIGN_OR_RETURN(const size_t size, files.Size(path));
-  SLUICE_ASSIGN_OR_RETURN(
-      ParsedHeader parsed,
-      ParseHeader(std::string_view(bytes).substr(kLengthBytes),
-                  size - std::min(size, bytes.size())));
-  return std::move(parsed.header);
-}
-
-// ---- Writing.
 
 std::string_view BytesOf(const Tensor& tensor) {
   return {static_cast<const char*>(tensor.raw()), tensor.bytes()};
@@ -206,22 +153,6 @@ Status WriteSafetensors(const std::string& path,
   std::vector<std::string_view> pieces = {*head};
   for (const Item& item : items) pieces.push_back(BytesOf(*item.whole));
   return files.WriteAtomically(path, pieces);
-}
-
-Result<Safetensors> ParseSafetensors(std::string_view bytes,
-                                     const std::string& path) {
-  return WithPath(CatchErrors([&] { return Parse(bytes); }), path);
-}
-
-Result<Safetensors> ReadSafetensors(const std::string& path,
-                                    FileSystem& files) {
-  SLUICE_ASSIGN_OR_RETURN(const std::string bytes, files.Read(path));
-  return ParseSafetensors(bytes, path);
-}
-
-Result<SafetensorsHeader> ReadSafetensorsHeader(const std::string& path,
-                                                FileSystem& files) {
-  return WithPath(CatchErrors([&] { return ReadHeader(path, files); }), path);
 }
 
 }  // namespace sluice

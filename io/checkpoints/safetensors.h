@@ -88,15 +88,17 @@ inline Status WriteSafetensors(const std::string& path,
 }
 
 // kDataLoss, naming the file and what is wrong, for anything malformed;
-// kUnimplemented for a dtype that DType lacks. The tensors own their memory.
-Result<Safetensors> ReadSafetensors(const std::string& path,
-                                    FileSystem& files = FileSystem::Default());
-// The same, but tensors with rows for which `leave` holds are left in the file,
-// by_rows: it stays open, and is as it was checked as long as it is not written
-// to in place.
+// kUnimplemented for a dtype that DType lacks. The tensors own their memory,
+// which is all that it takes of their size. Those with rows for which `leave`,
+// unless null, holds are left in the file, by_rows: it stays open, and is as it
+// was checked as long as it is not written to in place.
 using Leave = std::function<bool(const std::string& name)>;
 Result<Safetensors> ReadSafetensors(const std::string& path, const Leave& leave,
                                     FileSystem& files = FileSystem::Default());
+inline Result<Safetensors> ReadSafetensors(
+    const std::string& path, FileSystem& files = FileSystem::Default()) {
+  return ReadSafetensors(path, nullptr, files);
+}
 // The same from memory; `path` is only for messages.
 Result<Safetensors> ParseSafetensors(std::string_view bytes,
                                      const std::string& path);

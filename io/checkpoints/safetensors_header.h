@@ -55,12 +55,17 @@ Result<std::string> FileHead(
 // Any other byte in a bool is undefined behaviour in C++.
 Status CheckBools(const NamedTensor& tensor);
 
+// What messages show of a path: of a web address what comes before its query,
+// which may be a signature.
+std::string ShownPath(const std::string& path);
+
 template <typename T>
 Result<T> WithPath(Result<T> result, const std::string& path) {
+  if (result.ok()) return result;
+  const std::string shown = ShownPath(path);
   // What the file system says names the path already.
-  if (result.ok() || result.status().message().find(path) != std::string::npos)
-    return result;
-  return result.status().WithContext("'" + path + "'");
+  if (result.status().message().find(shown) != std::string::npos) return result;
+  return result.status().WithContext("'" + shown + "'");
 }
 
 }  // namespace sluice

@@ -10,8 +10,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-
 // CR LF is one; `before` is the byte before the text, and then its last one.
 int64_t LineEnds(std::string_view text, char* before) {
   int64_t ends = 0;

@@ -16,6 +16,7 @@ constexpr size_t kMaxChunk = std::numeric_limits<uInt>::max();
 // The window's size is 2 to the power of this; more by 16 says that the data
 // have a gzip header instead of zlib's.
 constexpr int kWindowBits = 15, kGzipHeader = 16;
+constexpr std::string_view kGzipName = "gzip";  // for messages
 
 int WindowBits(Compression compression) {
   SLUICE_CHECK(compression != Compression::kNone);
@@ -58,7 +59,8 @@ struct Inflater::State {
 
 Inflater::Inflater(Compression compression)
     : state_(std::make_unique<State>()) {
-  state_->format = compression == Compression::kGzip ? "gzip" : "zlib";
+  state_->format =
+      compression == Compression::kGzip ? kGzipName : std::string_view("zlib");
   state_->ready =
       inflateInit2(&state_->stream, WindowBits(compression)) == Z_OK;
 }
@@ -77,6 +79,10 @@ Result<size_t> Inflater::Inflate(std::string_view* in, void* out, size_t n) {
   // Until no byte moves, which zlib calls Z_BUF_ERROR: `in` is used or `out` is
   // full. In the call with no room left it meets an end that follows directly.
   while (result == Z_OK) {
+    // Files come padded with zeros from tapes and other blocks.
+    if (between && format == kGzipName) {
+      in->remove_prefix(std::min(in->find_first_not_of('\0'), in->size()));
+    }
     const size_t chunk = std::min(in->size(), kMaxChunk);
     const size_t room = std::min(n - done, kMaxChunk);
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in->data()));

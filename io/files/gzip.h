@@ -24,7 +24,8 @@ Compression CompressionOf(std::string_view bytes);
 inline constexpr size_t kMaxGzipRatio = 1032;
 
 // Decompresses data that come in pieces. Several streams one after another, as
-// gzip's members are, make one. Checks each one's checksum, and gzip's length,
+// gzip's members are, make one; zeros between and behind these are padding, as
+// gzip(1) has it. Checks each one's checksum, and gzip's length,
 // where it ends: what it held has been given out by then. One thread at a time.
 class Inflater {
  public:

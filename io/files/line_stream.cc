@@ -6,11 +6,6 @@
 #include <utility>
 
 namespace sluice {
-namespace {
-
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-
-}  // namespace
 
 Compression DetectInText(std::string_view head) {
   return IsGzip(head) ? Compression::kGzip : Compression::kNone;

@@ -19,6 +19,9 @@
 
 namespace sluice {
 
+// What some programs put before UTF-8 text; it is no part of it.
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 // For ByteStream: text is plain or compressed by gzip; it may begin as zlib's
 // streams do.
 Compression DetectInText(std::string_view head);

@@ -17,7 +17,7 @@ bool Flips(CounterRandom& random, double probability) {
 }
 
 // Half to even, as Python's round does.
-int64_t Rounded(double x) {
+int64_t RoundedToEven(double x) {
   return std::lrint(x);
 }
 
@@ -25,7 +25,7 @@ int64_t Rounded(double x) {
 // and zeros come before and behind.
 int64_t Middle(int64_t size, int64_t crop) {
   if (size < crop) return -((crop - size) / 2);
-  return Rounded(static_cast<double>(size - crop) / 2);
+  return RoundedToEven(static_cast<double>(size - crop) / 2);
 }
 
 struct Size {
@@ -107,7 +107,7 @@ RandomPart DrawRandomPart(int64_t rows, int64_t columns, uint64_t key,
   // The whole, cut to the nearest allowed ratio, when no draw fits.
   ImagePart part;
   const auto at_most = [](int64_t most, double side) {
-    return std::min(most, std::max<int64_t>(Rounded(side), 1));
+    return std::min(most, std::max<int64_t>(RoundedToEven(side), 1));
   };
   part.height = at_most(rows, static_cast<double>(columns) / crop.ratio_min);
   part.width = at_most(columns, static_cast<double>(rows) * crop.ratio_max);
@@ -124,8 +124,8 @@ RandomPart DrawRandomPart(int64_t rows, int64_t columns, uint64_t key,
     const double ratio =
         std::exp((narrow + wide) / 2 +
                  (2 * random.Fraction() - 1) * ((wide - narrow) / 2));
-    const int64_t width = Rounded(std::sqrt(target * ratio));
-    const int64_t height = Rounded(std::sqrt(target / ratio));
+    const int64_t width = RoundedToEven(std::sqrt(target * ratio));
+    const int64_t height = RoundedToEven(std::sqrt(target / ratio));
     if (width < 1 || height < 1 || width > columns || height > rows) continue;
     part.top = random.Below(static_cast<uint32_t>(rows - height + 1));
     part.left = random.Below(static_cast<uint32_t>(columns - width + 1));

@@ -111,13 +111,17 @@ class Iterator {
   int64_t epoch() const { return static_cast<int64_t>(epoch_); }
   int64_t consumed() const { return consumed_; }  // elements, in the epoch
 
-  // What has been consumed, as one line of JSON: nothing that Prefetch holds
-  // ready counts. Restore gives an iterator of an equal pipeline that goes on
-  // exactly there, behind an error at what failed. The batch size may differ,
-  // unless Shuffle, Repeat, Shard or Take comes behind Batch: the position is
-  // of examples, rounded down to whole batches where it is a count.
-  // kInvalidArgument when the text is no position or of another pipeline; the
-  // iterator is then at its begin, or where it was.
+  // What has been consumed, as one line of JSON: the epoch and what of it, in
+  // which nothing counts that is ready ahead. Restore gives an iterator of an
+  // equal pipeline that goes on exactly there, after an error with what failed.
+  // What maps do, threads, Prefetch and Share may differ, and so may the batch
+  // size, unless Shuffle, Repeat, Shard or Take comes behind Batch: the
+  // position is of examples. Where it is a count (DatasetNode::counted) it is
+  // rounded down to whole batches, which is refused where bad examples were
+  // passed over, and so is any other size where a map behind Batch passed over
+  // bad batches. kInvalidArgument for these and when the text is no position or
+  // of another pipeline, kOutOfRange where the input ends before it; the
+  // iterator is then where it was, or at the begin of epoch 0.
   std::string SavePosition() const;
   Status Restore(const std::string& position);
 

@@ -99,6 +99,8 @@ class DatasetNode {
   // What a map in it that may pass over bad examples has for them: then which
   // element is the n-th depends on what can be read. Else null.
   virtual const BadExamples* bad_examples() const { return nullptr; }
+  // Whether that map stands behind a Batch, so that they are batches.
+  virtual bool passes_over_batches() const { return false; }
   // How many times it batches, one within the other.
   virtual int batches() const { return 0; }
   // Whether a change of the order comes behind a Batch, so that a position is
@@ -153,6 +155,9 @@ class DerivedNode : public DatasetNode {
   }
   const BadExamples* bad_examples() const override {
     return input_->bad_examples();
+  }
+  bool passes_over_batches() const override {
+    return input_->passes_over_batches();
   }
   int batches() const override { return input_->batches(); }
   int64_t least_batch() const override { return input_->least_batch(); }

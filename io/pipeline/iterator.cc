@@ -193,14 +193,22 @@ Status Iterator::Restore(const std::string& position) {
         "start anew or use the same data and seed",
         saved.pipeline, node_->description()));
   }
-  if (node_->reorders_batches() && saved.batch_size > 0 &&
-      saved.batch_size != node_->examples_per_element()) {
+  const int64_t size = node_->examples_per_element();
+  const bool other_size = saved.batch_size > 0 && saved.batch_size != size;
+  if (other_size && node_->reorders_batches()) {
     return InvalidArgument(fmt::format(
         "the position is of batches of {}, whose order is changed; it cannot "
         "be restored for batches of {}",
-        saved.batch_size, node_->examples_per_element()));
+        saved.batch_size, size));
   }
-  const int64_t size = node_->examples_per_element();
+  // Whether a batch can be read hangs on which examples it has.
+  if (other_size && node_->counted() && saved.passed_over > 0 &&
+      node_->passes_over_batches()) {
+    return InvalidArgument(fmt::format(
+        "the position is behind {} bad batches of {} that were passed over; it "
+        "cannot be restored for batches of {}",
+        saved.passed_over, saved.batch_size, size));
+  }
   const int64_t elements = ElementsBefore(saved, *node_);
   // Rounded down it would be before some of the bad ones, nobody knows which;
   // but not at the end of a pass.

@@ -81,6 +81,10 @@ class MapNode : public DerivedNode {
     return options_.bad != nullptr ? options_.bad.get()
                                    : input_->bad_examples();
   }
+  bool passes_over_batches() const override {
+    return options_.bad != nullptr ? input_->batches() > 0
+                                   : input_->passes_over_batches();
+  }
   std::string cache_trouble() const override {
     const std::string trouble =
         options_.kept == nullptr ? "" : options_.kept->Trouble();

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr char kLabel[] = "label";
+constexpr char kLabelFeature[] = "label";
 
 [[noreturn]] void Refuse(const std::string& message) {
   throw Error(Code::kInvalidArgument, "Csv: " + message);
@@ -118,7 +118,7 @@ CsvTable::CsvTable(std::vector<std::string> header, const CsvOptions& options,
   for (const Column& column : columns_) {
     if (features.insert(column.feature).second) continue;
     Refuse(fmt::format("column {} is the label, and another one is called '{}'",
-                       Quoted(label_), kLabel));
+                       Quoted(label_), kLabelFeature));
   }
 }
 
@@ -126,7 +126,7 @@ void CsvTable::Add(size_t at, const CsvColumn& as, bool inferred) {
   CheckColumn(as);
   Column column = {
       .at = at,
-      .feature = as.name == label_ && !label_.empty() ? kLabel : as.name,
+      .feature = as.name == label_ && !label_.empty() ? kLabelFeature : as.name,
       .as = as,
       .inferred = inferred};
   if (!as.words.empty()) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "io/files/file.h"
+#include "io/files/line_stream.h"
 #include "io/images/jpeg.h"
 #include "io/images/png.h"
 #include "io/records/tf_example.h"
@@ -49,6 +50,9 @@ std::vector<std::string_view> SpellingsOf(std::string_view part) {
 
 std::vector<std::string> Lines(std::string_view text) {
   std::vector<std::string> lines;
+  if (text.starts_with(kByteOrderMark)) {
+    text.remove_prefix(kByteOrderMark.size());
+  }
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);

@@ -29,7 +29,7 @@ std::string_view Text(std::string_view field) {
 }
 
 // Nothing where it is too large, negative or no number.
-std::optional<uint64_t> Number(std::string_view field) {
+std::optional<uint64_t> TarNumber(std::string_view field) {
   uint64_t number = 0;
   if (field[0] == '\x80') {
     for (const char c : field.substr(1)) {
@@ -53,7 +53,7 @@ std::optional<uint64_t> Number(std::string_view field) {
 bool ChecksumFits(std::string_view block) {
   constexpr std::string_view kBlanks = "        ";
   const auto wanted =
-      Number(block.substr(kChecksumBegin, kChecksumEnd - kChecksumBegin));
+      TarNumber(block.substr(kChecksumBegin, kChecksumEnd - kChecksumBegin));
   if (!wanted) return false;
   int64_t plain = 0, with_signs = 0;
   const auto add = [&](std::string_view bytes) {
@@ -166,7 +166,7 @@ Result<bool> TarReader::ReadHeader(Header* header) {
                                      "right checksum"
                                    : "the header's checksum is wrong");
   }
-  const auto size = Number(block.substr(124, 12));
+  const auto size = TarNumber(block.substr(124, 12));
   if (!size) return DataLoss("the header's size is no number");
   *header = {.name = NameIn(block),
              .type = block[156],

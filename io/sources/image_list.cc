@@ -34,14 +34,10 @@ std::string Enumeration(const std::vector<std::string>& names) {
              : some;
 }
 
-// Of what stands among folders of classes and has no images: throws Error where
+// Of what may be a class by its name and has no images: throws Error where
 // it is such a folder, which would be missed without a word. A class that is
 // known may have none, which counts say (ClassesWithoutImages).
-void RefuseClassWithoutImages(const std::string& folder,
-                              const std::string& name, bool known) {
-  // What file systems and zip files of macOS put there by themselves.
-  if (name == "lost+found" || name == "__MACOSX") return;
-  if (name.starts_with('.')) return;
+void RefuseClassWithoutImages(const std::string& folder, bool known) {
   if (SchemeOf(folder).empty()) {
     // A link to nothing, or what is on a disk that is away, may be a class.
     namespace fs = std::filesystem;
@@ -75,13 +71,13 @@ ImageList ListClasses(const std::string& directory,
   list.class_names = class_names;
   for (const std::string& name :
        FileSystem::Default().List(directory).ValueOrThrow()) {
-    if (name == but) continue;
+    if (name == but || !MayBeClass(name)) continue;
     const std::string folder = JoinPath(directory, name);
     const std::vector<std::string> images = ImagesIn(folder);
     if (images.empty()) {
-      RefuseClassWithoutImages(folder, name,
-                               std::find(class_names.begin(), class_names.end(),
-                                         name) != class_names.end());
+      RefuseClassWithoutImages(
+          folder, std::find(class_names.begin(), class_names.end(), name) !=
+                      class_names.end());
       continue;
     }
     auto& names = list.class_names;
@@ -113,6 +109,10 @@ bool IsFolderWithoutLink(const std::string& path) {
 }
 
 }  // namespace
+
+bool MayBeClass(std::string_view name) {
+  return !name.starts_with('.') && name != "lost+found" && name != "__MACOSX";
+}
 
 std::string_view ImageList::Relative(size_t i) const {
   std::string_view path = paths[i];

@@ -37,8 +37,9 @@ struct ImageList {
 // The images of a folder, in one of two forms:
 //   one sub-folder per class with JPEG or PNG files directly in it, the classes
 //   numbered in the order of the names (torchvision's ImageFolder), the images
-//   sorted by path. Any other sub-folder is an error, but for those whose names
-//   begin with a dot, lost+found, __MACOSX and the one called `but`;
+//   sorted by path. Any other sub-folder is an error, but for the one called
+//   `but`. Passed over are those whose names begin with a dot, lost+found and
+//   __MACOSX;
 //   images beside a file labels.csv (RFC 4180: a FILE with commas or quotes
 //   goes in quotes) of a row FILE,LABEL per image, in its order, none twice.
 //   LABEL is the class, a number from 0; blanks around it do not matter. A
@@ -54,6 +55,10 @@ struct ImageList {
 ImageList ListImages(const std::string& directory,
                      const std::vector<std::string>& class_names = {},
                      const std::string& but = {});
+
+// Whether a sub-folder of that name may be a class's: not what file systems,
+// editors and zip files of macOS put there by themselves, whatever is in it.
+bool MayBeClass(std::string_view name);
 
 // Whether a path names a table of images: it ends in .csv, whatever the case,
 // and is no folder.

@@ -11,6 +11,7 @@
 #include "engine/text/json.h"
 #include "engine/threads.h"
 #include "models/cli/console.h"
+#include "models/cli/interrupt.h"
 #include "models/cli/results.h"
 #include "models/train/run/memory_check.h"
 
@@ -73,8 +74,14 @@ bool IsPlanOnly(const SessionOptions& options) {
 }  // namespace
 
 int Bench(const TrainerSpec& spec, const CommandLine& line) {
-  const BenchmarkResult result =
-      Benchmark(spec, line.run, line.training, line.benchmark);
+  BenchmarkResult result;
+  try {
+    result = Benchmark(spec, line.run, line.training, line.benchmark);
+  } catch (const Error& error) {
+    if (error.code() != Code::kCancelled || InterruptSignal() == 0) throw;
+    console::Note(error.status().message());
+    return 128 + InterruptSignal();
+  }
   const std::string model = ModelName(spec, line.run);
   const char* mode = line.benchmark.inference ? "inference" : "training";
   if (line.json) {
@@ -95,7 +102,8 @@ int Bench(const TrainerSpec& spec, const CommandLine& line) {
                  {"variable_bytes", result.variable_bytes},
                  {"peak_bytes", result.peak_bytes},
                  {"providers", result.info.ProviderCounts()},
-                 {"refused", result.info.Refusals()}};
+                 {"refused", result.info.Refusals()},
+                 {"why_not_captured", result.info.why_not_captured}};
     if (!launches.empty()) AddLaunches(launches, &json);
     console::Print(json.Text());
     return 0;

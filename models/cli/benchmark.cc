@@ -61,12 +61,13 @@ BenchmarkResult Benchmark(const TrainerSpec& spec, const RunContext& run,
     inference.Initialize();
     if (!options.weights.empty()) inference.LoadWeights(options.weights);
     inference.Freeze();
-    result.info = inference.PreparePrediction();
+    inference.PreparePrediction();
     const Example batch = FirstBatch(inference.input());
     result.examples = RowsOf(batch);
     result.variable_bytes = inference.session().variable_bytes();
     Measure(
         benchmark, [&] { inference.Predict(batch); }, &result);
+    result.info = inference.prediction_info();
     return result;
   }
   context.mode = Mode::kTrain;
@@ -74,11 +75,12 @@ BenchmarkResult Benchmark(const TrainerSpec& spec, const RunContext& run,
   if (!options.weights.empty()) training.LoadWeights();
   // The first step takes the batch that the others use again.
   training.Step(/*measure=*/false);
-  result.info = training.info();
   result.examples = RowsOf(training.batch());
   result.variable_bytes = training.session().variable_bytes();
   Measure(
       benchmark, [&] { training.TrainOnBatch(/*measure=*/false); }, &result);
+  training.Finish();
+  result.info = training.InfoOfRuns();
   return result;
 }
 

@@ -25,7 +25,7 @@ struct BenchmarkResult {
   double median = 0;
   double p90 = 0;                  // nine of ten steps take no longer
   double examples_per_second = 0;  // by the mean
-  StepInfo info;
+  StepInfo info;                   // once all have run
   size_t variable_bytes = 0;
   size_t peak_bytes = 0;  // that the process has held at a time
 };

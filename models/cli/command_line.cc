@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "engine/text/arguments.h"
 #include "graph/near_misses.h"
 #include "models/cli/command_flags.h"
 #include "models/cli/flag_values.h"
@@ -26,6 +27,14 @@ std::string OneLine(std::string text) {
   return text;
 }
 
+// Whether a switch is on: not where it is given as --name=false.
+bool IsSet(const std::string& name, const CommandFlags& flags) {
+  const auto found = flags.values.find(name);
+  bool on = false;
+  return found != flags.values.end() && found->second &&
+         CLI::detail::lexical_cast(*found->second, on) && on;
+}
+
 class Reader {
  public:
   explicit Reader(const TrainerSpec& spec)
@@ -41,7 +50,8 @@ class Reader {
   // Reads the arguments; an exit code where that ends it.
   std::optional<int> Read(const std::vector<std::string>& arguments) {
     try {
-      std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+      std::vector<std::string> reversed = WithEmptyValues(arguments);
+      std::reverse(reversed.begin(), reversed.end());
       app_.parse(std::move(reversed));  // CLI11 takes the last one first
       return std::nullopt;
     } catch (const CLI::ParseError& error) {
@@ -62,8 +72,8 @@ class Reader {
   }
 
   // What --config and the record of the training in --log-dir add to arguments
-  // that were read, as further ones. --follow waits for that training, or for a
-  // signal (AwaitTraining). Throws Error.
+  // that were read, as further ones behind the command. --follow waits for that
+  // training, or for a signal (AwaitTraining). Throws Error.
   std::vector<std::string> Further() {
     CommandFlags flags = Flags();
     FlagValues values;
@@ -76,8 +86,8 @@ class Reader {
       values.merge(FromExport(model, flags, spec_, &line_.notes));
     }
     const std::string log_dir = flags.values["log-dir"].value_or("");
-    if (flags.values["follow"] && !log_dir.empty()) AwaitTraining(log_dir);
-    const bool restart = flags.values["restart"].has_value();
+    if (IsSet("follow", flags) && !log_dir.empty()) AwaitTraining(log_dir);
+    const bool restart = IsSet("restart", flags);
     if (!log_dir.empty() && !restart &&
         line_.command != CommandLine::Command::kBench) {
       FlagValues of_training = FromRecord(log_dir, flags, spec_, &line_.notes);
@@ -282,7 +292,8 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv,
   const std::vector<std::string> further = reader.Further();
   if (const int signal = InterruptSignal()) return {{}, 128 + signal};
   if (further.empty()) return reader.Finish(reader);
-  arguments.insert(arguments.end(), further.begin(), further.end());
+  // Behind the command: those behind "--" are no flags.
+  arguments.insert(arguments.begin() + 1, further.begin(), further.end());
   Reader completed(spec);
   if (const auto code = completed.Read(arguments)) return {{}, code};
   return completed.Finish(reader);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "models/cli/commands.h"
 #include "models/cli/console.h"
@@ -16,8 +17,7 @@ int Evaluate(const TrainerSpec& spec, const CommandLine& line) {
   if (!line.report.empty()) {
     RunContext named = line.run;
     named.mode = Mode::kEval;
-    named.class_names = trainer.ClassNames();
-    report.emplace(spec, line, named);
+    report.emplace(spec, line, trainer.ToldOfTraining(std::move(named)));
     each = [&](const Example& batch, const Example& exports) {
       report->Add(batch, exports);
       return true;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/status.h"
+#include "engine/text/arguments.h"
 
 namespace sluice {
 
@@ -21,8 +22,14 @@ FlagCheck Parses(const char* type,
           }};
 }
 
+void CheckDecimal(const std::string& text) {
+  const std::string wrong = WrongDecimal(text);
+  if (!wrong.empty()) throw Error(Code::kInvalidArgument, wrong);
+}
+
 FlagCheck Between(double least, double most) {
   return Parses("NUMBER", [=](const std::string& text) {
+    CheckDecimal(text);
     char* end = nullptr;
     const double value = std::strtod(text.c_str(), &end);
     if (text.empty() || *end != '\0' || !(value >= least && value <= most)) {

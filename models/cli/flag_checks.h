@@ -26,7 +26,10 @@ struct FlagCheck {
 FlagCheck Parses(const char* type,
                  std::function<void(const std::string&)> parse);
 
-// A number in [least, most].
+// Throws Error for a number with a leading zero, which CLI11 takes for octal.
+void CheckDecimal(const std::string& text);
+
+// A number in [least, most], and CheckDecimal's.
 FlagCheck Between(double least, double most);
 
 // Whole numbers up to 2^53, which a double tells apart.

@@ -8,6 +8,7 @@
 
 #include "io/checkpoints/checkpoint.h"
 #include "io/files/file.h"
+#include "io/files/file_version.h"
 #include "io/summaries/event_file.h"
 #include "models/cli/commands.h"
 #include "models/cli/console.h"
@@ -25,6 +26,31 @@ std::optional<int64_t> NewestStep(const std::string& log_dir) {
       CheckpointManager::ForReading(log_dir).Steps().ValueOrThrow();
   if (steps.empty()) return std::nullopt;
   return steps.back();
+}
+
+// A training that begins anew saves others of the same steps.
+struct SavedStep {
+  int64_t step = -1;
+  std::string version;  // FileVersion; empty where there is none
+
+  bool operator==(const SavedStep&) const = default;
+};
+
+// nullopt: there is none yet, or it was saved just now.
+std::optional<SavedStep> NewestSaved(const std::string& log_dir) {
+  const std::optional<int64_t> step = NewestStep(log_dir);
+  if (!step) return std::nullopt;
+  Result<std::string> version =
+      FileVersion(CheckpointManager::ForReading(log_dir).PathOf(*step));
+  switch (version.status().code()) {
+    case Code::kNotFound:  // another has taken its place
+    case Code::kFailedPrecondition:
+      return std::nullopt;
+    case Code::kUnimplemented:
+      return SavedStep{*step, ""};
+    default:
+      return SavedStep{*step, std::move(version).ValueOrThrow()};
+  }
 }
 
 // Of what is evaluated, for TensorBoard.
@@ -52,18 +78,20 @@ class Events {
   std::unique_ptr<EventWriter> writer_;
 };
 
-// Of one checkpoint; nullopt: it was cut short, or there is none of that step
-// any more, as a newer one has taken its place.
-std::optional<Evaluation> EvaluateStep(const TrainerSpec& spec,
-                                       const CommandLine& line, int64_t step) {
+// Of one checkpoint; nullopt: it was cut short, or it is there no more, as a
+// newer one has taken its place.
+std::optional<Evaluation> EvaluateSaved(const TrainerSpec& spec,
+                                        const CommandLine& line,
+                                        const SavedStep& saved) {
   TrainingOptions options = line.training;
   options.weights.clear();  // where training began
-  options.checkpoint = {.kind = CheckpointChoice::Kind::kStep, .step = step};
+  options.checkpoint = {.kind = CheckpointChoice::Kind::kStep,
+                        .step = saved.step};
   try {
     return Trainer(spec, line.run, options).Evaluate();
   } catch (const Error& error) {
-    const bool replaced =
-        error.code() == Code::kNotFound && NewestStep(options.log_dir) != step;
+    const bool replaced = error.code() == Code::kNotFound &&
+                          NewestSaved(options.log_dir) != saved;
     if (!replaced) throw;
     return std::nullopt;
   }
@@ -79,19 +107,20 @@ int Follow(const TrainerSpec& spec, const CommandLine& line) {
   }
   Events events(log_dir);
   Polling polling(fmt::format("a checkpoint in '{}'", log_dir));
-  int64_t evaluated = -1;
+  std::optional<SavedStep> evaluated;
   // Whether it has been seen to train: what has ended is no earlier training.
   bool goes_on = false;
   while (InterruptSignal() == 0) {
     // Asked first: what is saved last is saved by then.
     const bool ended = HasEnded(log_dir);
     goes_on = goes_on || !ended;
-    const std::optional<int64_t> newest = NewestStep(log_dir);
-    if (newest && *newest != evaluated) {
-      const auto evaluation = EvaluateStep(spec, line, *newest);
+    // And this before it is read: what takes its place is another.
+    const std::optional<SavedStep> newest = NewestSaved(log_dir);
+    if (newest && newest != evaluated) {
+      const auto evaluation = EvaluateSaved(spec, line, *newest);
       if (!evaluation) continue;
-      goes_on = goes_on || evaluated >= 0;  // as it has saved another
-      evaluated = *newest;
+      goes_on = goes_on || evaluated;  // as it has saved another
+      evaluated = newest;
       console::ClearStatus();
       PrintResult(spec, line, *evaluation,
                   static_cast<double>(evaluation->examples) /
@@ -100,10 +129,11 @@ int Follow(const TrainerSpec& spec, const CommandLine& line) {
       events.Add(*evaluation);
       continue;
     }
-    if (ended && (goes_on || polling.elapsed() >= line.await_training)) {
+    if (ended && newest == evaluated &&
+        (goes_on || polling.elapsed() >= line.await_training)) {
       return 0;
     }
-    polling.Wait(/*quiet=*/evaluated >= 0);
+    polling.Wait(/*quiet=*/evaluated.has_value());
   }
   return 128 + InterruptSignal();
 }

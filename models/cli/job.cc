@@ -14,19 +14,15 @@
 #include "dist/collective/group.h"
 #include "dist/launch_info.h"
 #include "dist/mpi/mpi_group.h"
+#include "dist/own_cores.h"
 #include "dist/servers/pace.h"
 #include "dist/servers/server.h"
 #include "engine/ceil_div.h"
-#include "engine/threads.h"
 #include "models/cli/console.h"
 #include "models/cli/ending_signals.h"
 
 namespace sluice {
 namespace {
-
-std::chrono::milliseconds Milliseconds(double seconds) {
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
-}
 
 // Of what goes through the hosts.
 dist::Transport TransportOf(const JobFlags& flags) {
@@ -39,8 +35,8 @@ dist::TaskOptions TaskOf(const JobFlags& flags) {
   task.peer_timeout = Milliseconds(flags.peer_timeout);
   task.allow_plaintext = flags.allow_plaintext;
   task.transport = TransportOf(flags);
-  task.note = [](std::string_view line) { console::Note(line); };
-  task.stalled = [](std::string_view line) { console::NoteError(line); };
+  // Each speaks for itself, also where all but rank 0 are muted.
+  task.note = task.stalled = console::NoteError;
   return task;
 }
 
@@ -111,12 +107,13 @@ PipelineStages StagesOf(const JobFlags& flags, const dist::LaunchInfo& info,
   peers.task.credentials = info.credentials;
   peers.task.allow_plaintext |= info.allow_plaintext;
   peers.connect_timeout = Milliseconds(flags.join_timeout);
+  peers.port = info.own_port;
   return MeetStages(group, flags.pipeline_stages, std::move(peers));
 }
 
 // For --threads: this process's part of the host's cores.
-int ThreadsBeside(int local_size) {
-  return local_size > 1 ? std::max(1, AvailableCores() / local_size) : 0;
+int ThreadsBeside(bool pinned, int local_size) {
+  return local_size > 1 ? std::max(1, dist::OwnCores(pinned, local_size)) : 0;
 }
 
 Job JoinByMpi(const JobFlags& flags) {
@@ -137,14 +134,13 @@ Job JoinByMpi(const JobFlags& flags) {
                 "the processes without it");
   }
   const std::shared_ptr<dist::MpiGroup> group =
-      dist::MpiGroup::Join(
-          {.allow_plaintext = flags.allow_plaintext,
-           .stalled = [](std::string_view line) { console::NoteError(line); }})
+      dist::MpiGroup::Join({.allow_plaintext = flags.allow_plaintext,
+                            .stalled = console::NoteError})
           .ValueOrThrow();
   Job job;
   job.local_rank = group->local_rank();
   job.local_size = group->local_size();
-  job.threads = ThreadsBeside(job.local_size);
+  job.threads = ThreadsBeside(/*pinned=*/false, job.local_size);
   if (group->size() == 1) return job;
   job.workers = group;
   return job;
@@ -186,7 +182,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   if (!info) info.emplace();
   job.local_rank = info->local_rank;
   job.local_size = info->local_size;
-  if (!info->pinned) job.threads = ThreadsBeside(info->local_size);
+  job.threads = ThreadsBeside(info->pinned, info->local_size);
   job.evaluates = info->evaluates;
   if (job.evaluates) return job;
   CheckStrategy(flags, *info);
@@ -197,6 +193,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   if (!info->servers.empty()) job.servers = ReachServers(flags, *info);
   job.ends_servers = info->ends_servers;
   const bool elastic = info->roster_fd >= 0;
+  if (elastic) job.most = info->size;
   if (elastic && flags.strategy == "none") {
     throw Error(Code::kInvalidArgument,
                 "--strategy none: processes that each train by themselves are "
@@ -221,7 +218,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
     options.all_reduce = dist::Algorithm::kRing;
   }
   options.may_join_again = info->servers_return;
-  options.note = [](std::string_view line) { console::Note(line); };
+  options.note = console::NoteError;
   options.joined = [](int rank) { console::Mute(rank != 0); };
   const std::shared_ptr<dist::Group> group =
       dist::Group::Join(*info, options).ValueOrThrow();
@@ -250,9 +247,9 @@ void TellFailure(const Job& job, std::string_view message) {
   job.workers->Leave(Status(Code::kUnavailable, std::string(message)));
 }
 
-void EndTogether(const Job& job) {
+void EndTogether(const Job& job, bool ended) {
   const bool all = job.workers == nullptr || job.workers->Barrier("done").ok();
-  if (all && job.leads() && job.ends_servers) {
+  if (all && ended && job.leads() && job.ends_servers) {
     dist::EndServers(*job.servers.cluster,
                      static_cast<int>(job.servers.devices.size()));
   }

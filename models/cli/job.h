@@ -2,6 +2,7 @@
 #ifndef SLUICE_MODELS_CLI_JOB_H_
 #define SLUICE_MODELS_CLI_JOB_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -64,6 +65,7 @@ struct Job {
   // This process among those of the job on this host, as it was started.
   int local_rank = 0;
   int local_size = 1;
+  int most = 0;             // of an elastic one: as many as there may ever be
   TrainingServers servers;  // of the job's parameters, if it has some
   PipelineStages pipeline;
   bool ends_servers = false;  // which end when they are told
@@ -83,6 +85,12 @@ struct Job {
 // Until it is told to end, or there is no training to serve. Throws Error where
 // that has not ended.
 void Serve(const Job& job);
+
+// Of flags in seconds.
+inline std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
 // Joins it, for training. Waits for the others. Throws Error, also where
 // several processes would each train by themselves in one folder, `log_dir`.
 Job JoinJob(const JobFlags& flags, const std::string& log_dir);
@@ -100,8 +108,9 @@ void TellFailure(const Job& job, std::string_view message);
 std::optional<int64_t> LeadOf(const std::string& consistency);
 // Returns when rank 0 is about to end, and the others may: a launcher ends
 // those that are left when one has failed. Servers that nobody else ends are
-// told.
-void EndTogether(const Job& job);
+// told where the training has `ended`; where it was interrupted they miss the
+// workers, so that who starts these again starts them, too.
+void EndTogether(const Job& job, bool ended);
 
 }  // namespace sluice
 

@@ -17,6 +17,7 @@ namespace {
 // More than processes, or examples in a batch.
 constexpr int64_t kMostVirtualWorkers = 65536;
 void CheckVirtualWorkers(const std::string& text) {
+  CheckDecimal(text);
   char* end = nullptr;
   const int64_t number = std::strtoll(text.c_str(), &end, 10);
   const bool power =

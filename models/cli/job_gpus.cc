@@ -50,10 +50,6 @@ std::string WhyNot(const JobFlags& flags, const DeviceName& device,
   return "";
 }
 
-std::chrono::milliseconds Milliseconds(double seconds) {
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
-}
-
 }  // namespace
 
 void MeetOnGpus(const JobFlags& flags, const std::string& device,

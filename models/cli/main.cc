@@ -12,6 +12,7 @@
 #include "dist/launch_info.h"
 #include "engine/device.h"
 #include "engine/note.h"
+#include "engine/standard_streams.h"
 #include "engine/threads.h"
 #include "io/remote/register.h"
 #include "models/cli/command_line.h"
@@ -65,7 +66,9 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   if (job.evaluates) {
     line.command = CommandLine::Command::kEval;
     line.follow = true;
-    line.await_training = std::chrono::duration<double>(line.job.join_timeout);
+    // They may need as long to come together, and have begun later.
+    line.await_training =
+        std::chrono::duration<double>(2 * line.job.join_timeout);
   }
   if (job.server != nullptr) {
     SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
@@ -74,13 +77,25 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   }
   if (!job.leads()) console::Mute();
   line.training.pipeline = job.pipeline;
+  const bool elastic = job.workers != nullptr && job.workers->elastic();
   if (const int64_t micro_batches = line.job.MicroBatches();
       micro_batches > 0) {
+    if (elastic) {
+      throw Error(Code::kInvalidArgument,
+                  "--micro-batches: the number of processes of an elastic job "
+                  "changes; give --virtual-workers");
+    }
     const int processes = job.workers == nullptr ? 1 : job.workers->size();
     line.training.virtual_workers =
         micro_batches * (processes / job.pipeline.count);
   }
   const int64_t virtual_workers = line.training.virtual_workers;
+  if (virtual_workers > 0 && virtual_workers < job.most) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--virtual-workers {}: of up to {} processes "
+                            "(--elastic) each must have one",
+                            virtual_workers, job.most));
+  }
   const MirroredDevices& mirrored = line.training.mirrored;
   const Workers sharing(job.workers.get(), virtual_workers,
                         mirrored.devices.size(), job.pipeline.count);
@@ -90,7 +105,6 @@ int Run(const TrainerSpec& spec, CommandLine line) {
                 "--skip-bad is for one process with one device: several, or "
                 "virtual workers, would pass over different examples");
   }
-  const bool elastic = job.workers != nullptr && job.workers->elastic();
   if (elastic && virtual_workers == 0 &&
       (line.job.batch_size_per_worker > 0 || line.job.scale_learning_rate)) {
     throw Error(Code::kInvalidArgument,
@@ -153,7 +167,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
         throw Error(
             known->status().WithContext("after this process was told to end"));
       }
-      EndTogether(job);
+      EndTogether(job, /*ended=*/code == 0);
       return code;
     }
     case CommandLine::Command::kEval:
@@ -172,6 +186,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
 }  // namespace
 
 int Main(int argc, const char* const* argv, const TrainerSpec& spec) {
+  OpenStandardStreams();
   SetNotes(console::Note);
   const auto fail = [&](std::string message) {
     // More than is read says less.

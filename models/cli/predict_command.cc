@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <utility>
 
 #include "io/files/path_kind.h"
 #include "io/sources/image_list.h"
@@ -56,8 +57,11 @@ int Predict(const TrainerSpec& spec, const CommandLine& line) {
   if (!line.exported.empty()) {
     model = LoadExported(line.exported, line.training.session);
     named.class_names = model->info().class_names;
+    for (const auto& [name, type] : model->inputs()) {
+      named.exported_inputs[name] = type.shape;
+    }
   } else if (spec.class_names) {  // it reads a checkpoint for them
-    named.class_names = trainer.ClassNames();
+    named = trainer.ToldOfTraining(std::move(named));
   }
   const BadExamples& bad = *line.run.bad_examples;
   PredictionPrinter printer({.json = line.json,

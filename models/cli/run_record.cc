@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "engine/text/json.h"
 #include "engine/text/json_object.h"
 #include "graph/near_misses.h"
 #include "io/checkpoints/checkpoint.h"
@@ -43,6 +46,29 @@ Result<FlagValues> FlagsOf(const JsonObject& json) {
   return flags;
 }
 
+// The bytes of a text, two digits each.
+std::string HexOf(const std::string& text) {
+  std::string digits;
+  for (const char c : text) {
+    digits += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  }
+  return digits;
+}
+
+Result<std::string> TextOfHex(const std::string& digits) {
+  std::string text;
+  for (size_t i = 0; i < digits.size(); i += 2) {
+    const char* const end = digits.data() + std::min(i + 2, digits.size());
+    unsigned byte = 0;
+    const auto [at, error] = std::from_chars(digits.data() + i, end, byte, 16);
+    if (error != std::errc() || at != digits.data() + i + 2) {
+      return InvalidArgument(fmt::format("'{}' are no bytes", digits));
+    }
+    text += static_cast<char>(byte);
+  }
+  return text;
+}
+
 Status Parse(const std::string& text, RunRecord* record) {
   SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
   SLUICE_ASSIGN_OR_RETURN(const std::string format, json.String("format"));
@@ -55,6 +81,13 @@ Status Parse(const std::string& text, RunRecord* record) {
   SLUICE_ASSIGN_OR_RETURN(record->model, json.String("model"));
   SLUICE_ASSIGN_OR_RETURN(const JsonObject flags, json.Object("flags"));
   SLUICE_ASSIGN_OR_RETURN(record->flags, FlagsOf(flags));
+  if (json.Has("flag_bytes")) {
+    SLUICE_ASSIGN_OR_RETURN(const JsonObject bytes, json.Object("flag_bytes"));
+    SLUICE_ASSIGN_OR_RETURN(const FlagValues texts, FlagsOf(bytes));
+    for (const auto& [name, digits] : texts) {
+      SLUICE_ASSIGN_OR_RETURN(record->flags[name], TextOfHex(digits));
+    }
+  }
   if (json.Has("job")) {  // since there are restarts
     SLUICE_ASSIGN_OR_RETURN(record->job, json.String("job"));
   }
@@ -108,6 +141,26 @@ void Write(const std::string& log_dir, const nlohmann::ordered_json& json) {
           "\n"));
 }
 
+void SetEnded(const std::string& log_dir, bool ended) {
+  const std::string text =
+      FileSystem::Default().Read(JoinPath(log_dir, kFile)).ValueOrThrow();
+  auto json = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (!json.is_object()) return;  // whoever reads it says so
+  json["ended"] = ended;
+  Write(log_dir, json);
+}
+
+// Of a training that was set aside to begin anew: it had ended before.
+void NoteOfSetAside(const std::string& log_dir) {
+  std::string newest;
+  for (int n = 1;; ++n) {
+    const std::string folder = JoinPath(log_dir, fmt::format("previous-{}", n));
+    if (!FileSystem::Default().Exists(folder).ValueOrThrow()) break;
+    newest = folder;
+  }
+  if (!newest.empty()) NoteNotBegun(newest);
+}
+
 // The flags of a JSON file, and whether it is a record.
 std::pair<FlagValues, bool> ReadFlags(const std::string& path) {
   const std::string text = FileSystem::Default().Read(path).ValueOrThrow();
@@ -152,14 +205,46 @@ std::optional<std::string> Given(const std::string& name,
   return found == flags.values.end() ? std::nullopt : found->second;
 }
 
-// Whether a flag was given with another value than a training had.
+// Whether the value of a flag is a path, and none of its words.
+bool IsPathOf(const std::string& name, const std::string& value,
+              const TrainerSpec& spec) {
+  if (name == kDataDir || name == kWeights) return true;
+  const Flag* own = Find(spec, name);
+  return own != nullptr &&
+         (own->kind == Flag::Kind::kPath || own->kind == Flag::Kind::kData) &&
+         std::find(own->choices.begin(), own->choices.end(), value) ==
+             own->choices.end();
+}
+
+// Whether a flag was given with another value than a training had. Two paths
+// of one file or folder are the same value.
 bool Differs(const std::string& name, const CommandFlags& flags,
              const FlagValues& of_training, const TrainerSpec& spec) {
   const auto now = Given(name, flags);
+  if (!now) return false;
   const auto then = of_training.find(name);
-  return now &&
-         (then == of_training.end() ||
-          WithAbsolutePaths({{name, *now}}, spec).at(name) != then->second);
+  if (then == of_training.end()) return true;
+  if (WithAbsolutePaths({{name, *now}}, spec).at(name) == then->second) {
+    return false;
+  }
+  std::error_code none;
+  const bool same = IsPathOf(name, *now, spec) &&
+                    std::filesystem::equivalent(*now, then->second, none);
+  return !same;
+}
+
+// What a training on the data that were given is told of them.
+RunContext OnData(const FlagValues& of_training, const CommandFlags& flags,
+                  const TrainerSpec& spec) {
+  RunContext run;
+  run.data_dir = Given(kDataDir, flags).value_or("");
+  for (const Flag& flag : spec.flags) {
+    const auto then = of_training.find(flag.name);
+    run.flags[flag.name] =
+        Given(flag.name, flags)
+            .value_or(then == of_training.end() ? flag.value : then->second);
+  }
+  return run;
 }
 
 // Which flags of a training are of its data alone, where others were given.
@@ -178,9 +263,10 @@ std::set<std::string> OfOtherData(const FlagValues& of_training,
     return names;
   }
   for (const Flag& flag : spec.flags) {
-    if (flag.of_data || (flag.splits_data && !flags.train)) {
-      names.insert(flag.name);
-    }
+    const bool whole =
+        flag.splits_data &&
+        !(flags.train && flag.splits_data(OnData(of_training, flags, spec)));
+    if (flag.of_data || whole) names.insert(flag.name);
   }
   return names;
 }
@@ -312,15 +398,9 @@ bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
 
 FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec) {
   for (auto& [name, value] : flags) {
-    const Flag* own = Find(spec, name);
-    const bool path =
-        name == kDataDir || name == kWeights ||
-        (own != nullptr &&
-         (own->kind == Flag::Kind::kPath || own->kind == Flag::Kind::kData) &&
-         std::find(own->choices.begin(), own->choices.end(), value) ==
-             own->choices.end());
     std::error_code none;
-    if (path && (std::filesystem::exists(value, none) || OfFiles(value))) {
+    if (IsPathOf(name, value, spec) &&
+        (std::filesystem::exists(value, none) || OfFiles(value))) {
       value = std::filesystem::absolute(value, none);
     }
   }
@@ -329,13 +409,15 @@ FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec) {
 
 void RecordRun::Begin(TrainingRun& run) {
   const std::string& log_dir = run.options().log_dir;
+  const std::optional<RunRecord> before = ReadableRecord(log_dir);
+  if (!before && restart_) NoteOfSetAside(log_dir);
   for (const auto& [name, value] : *found_) record_.flags[name] = value;
   const MirroredDevices& mirrored = run.options().mirrored;
   record_.workers = run.workers().size();
   record_.devices =
       record_.workers *
       (mirrored.any() ? static_cast<int64_t>(mirrored.devices.size()) : 1);
-  record_.since = Since(ReadableRecord(log_dir), record_, run.step());
+  record_.since = Since(before, record_, run.step());
   nlohmann::ordered_json json = {{"format", kFormat},
                                  {"version", 1},
                                  {"program", record_.program},
@@ -349,21 +431,34 @@ void RecordRun::Begin(TrainingRun& run) {
                                  {"higher_is_better", record_.higher_is_better},
                                  {"flags", record_.flags},
                                  {"class_names", run.class_names()}};
+  for (const auto& [name, value] : record_.flags) {
+    if (!IsUtf8(value)) json["flag_bytes"][name] = HexOf(value);
+  }
   Write(log_dir, json);
 }
 
 void NoteEnd(const std::string& log_dir) {
-  const std::string text =
-      FileSystem::Default().Read(JoinPath(log_dir, kFile)).ValueOrThrow();
-  auto json = nlohmann::ordered_json::parse(text, nullptr, false);
-  if (!json.is_object()) return;  // whoever reads it says so
-  json["ended"] = true;
-  Write(log_dir, json);
+  SetEnded(log_dir, true);
+}
+
+bool NoteBegin(const std::string& log_dir) {
+  const bool ended = HasEnded(log_dir);
+  if (ended) SetEnded(log_dir, false);
+  return ended;
+}
+
+void NoteNotBegun(const std::string& log_dir) noexcept {
+  try {
+    const std::optional<RunRecord> record = ReadableRecord(log_dir);
+    if (record && record->ended == false) SetEnded(log_dir, true);
+  } catch (const std::exception&) {
+    // Why it did not begin is what is to be told.
+  }
 }
 
 bool HasEnded(const std::string& log_dir) {
   const std::optional<RunRecord> record = ReadableRecord(log_dir);
-  return record && record->ended;
+  return record && record->ended.value_or(false);
 }
 
 void AwaitTraining(const std::string& log_dir) {

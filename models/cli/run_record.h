@@ -6,6 +6,7 @@
 //                "workers": N, "devices": N, "nodes": N, "since": STEP,
 //                "job": NAME, "higher_is_better": true,
 //                "flags": {NAME: VALUE as text, ...},
+//                "flag_bytes": {NAME: VALUE's bytes in hexadecimal, ...},
 //                "class_names": [NAME, ...],
 //                "ended": true}
 //
@@ -14,7 +15,9 @@
 // a higher value is better is of the first metric, as the program says.
 //
 // It has ended when all its steps are done or it was stopped early, and not
-// when it was interrupted. The names of the classes are for people and other
+// when it was interrupted; false: it had, and another was about to begin. What
+// JSON cannot hold of a flag, a path that is no UTF-8, is among the bytes, too,
+// which count. The names of the classes are for people and other
 // programs: checkpoints have their own.
 #ifndef SLUICE_MODELS_CLI_RUN_RECORD_H_
 #define SLUICE_MODELS_CLI_RUN_RECORD_H_
@@ -45,7 +48,7 @@ struct RunRecord {
   std::optional<int64_t> since = std::nullopt;
   std::string job;  // dist::JobName() where it began or went on last
   bool higher_is_better = true;  // written, not read
-  bool ended = false;
+  std::optional<bool> ended = std::nullopt;
 };
 
 // nullopt where the folder has none. Throws Error, naming the file: kDataLoss
@@ -57,9 +60,13 @@ std::optional<RunRecord> ReadRunRecord(const std::string& log_dir);
 // can be read.
 bool IsTrainingOf(const std::string& job, const std::string& log_dir);
 
-// Writes that the training in the folder has ended, into its record. Throws
-// Error.
+// Writes that the training in the folder has ended, into its record; or that it
+// is gone on with, or another is about to take its place, which may be long
+// before RecordRun; whether it had ended. Throw Error.
 void NoteEnd(const std::string& log_dir);
+bool NoteBegin(const std::string& log_dir);
+// Takes a NoteBegin back that no RecordRun has come behind, as far as it can.
+void NoteNotBegun(const std::string& log_dir) noexcept;
 // Whether that was written. False where there is no record, or none that can be
 // read.
 bool HasEnded(const std::string& log_dir);
@@ -117,13 +124,18 @@ FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec);
 // (RunContext::found_flags).
 class RecordRun : public Hook {
  public:
-  RecordRun(RunRecord record, std::shared_ptr<const FlagValues> found)
-      : record_(std::move(record)), found_(std::move(found)) {}
+  // `restart`: whether what is in the folder is set aside.
+  RecordRun(RunRecord record, std::shared_ptr<const FlagValues> found,
+            bool restart)
+      : record_(std::move(record)),
+        found_(std::move(found)),
+        restart_(restart) {}
   void Begin(TrainingRun& run) override;
 
  private:
   RunRecord record_;
   std::shared_ptr<const FlagValues> found_;
+  bool restart_;
 };
 
 }  // namespace sluice

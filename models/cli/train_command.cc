@@ -262,7 +262,8 @@ void AddReports(const TrainerSpec& spec, const CommandLine& line,
   RunRecord record = line.record;
   record.model = ModelName(spec, line.run);
   record.higher_is_better = spec.higher_is_better;
-  add(std::make_unique<RecordRun>(std::move(record), line.run.found_flags));
+  add(std::make_unique<RecordRun>(std::move(record), line.run.found_flags,
+                                  line.training.restart));
 }
 
 }  // namespace
@@ -287,7 +288,15 @@ int Train(const TrainerSpec& given, const CommandLine& line) {
   }
   if (Leads(line) || WorkersOf(line).elastic()) AddReports(spec, line, trainer);
   const BadReport bad(*line.run.bad_examples);
-  const TrainingResult result = trainer.Train();
+  const bool had_ended =
+      !options.log_dir.empty() && Leads(line) && NoteBegin(options.log_dir);
+  TrainingResult result;
+  try {
+    result = trainer.Train();
+  } catch (...) {
+    if (had_ended) NoteNotBegun(options.log_dir);
+    throw;
+  }
   NoteInterrupts(nullptr);  // what can be saved is
   bad.Print();
   const bool late = InterruptSignal() != 0 && !WorkersOf(line).several();

@@ -71,14 +71,14 @@ Series SeriesOf(std::string name, const Curve& curve) {
 
 // ---- The page.
 
-struct Column {
+struct TableColumn {
   std::string heading;
   bool text = false;  // else figures
 };
 using Rows = std::vector<std::vector<std::string>>;
 
 // The first column names the rows.
-std::string Table(const std::vector<Column>& columns, const Rows& rows) {
+std::string Table(const std::vector<TableColumn>& columns, const Rows& rows) {
   const auto element = [&](std::string_view tag, std::string_view scope,
                            size_t column, std::string_view text) {
     return fmt::format("<{0}{1}{2}>{3}</{0}>", tag, scope,
@@ -186,10 +186,10 @@ std::vector<std::string> RowOf(const RunCurves& run,
 
 std::string RunTable(const std::vector<RunCurves>& runs) {
   const std::vector<std::string> figures = NamesIn(runs, "eval");
-  std::vector<Column> columns = {{.heading = "training", .text = true},
-                                 {.heading = "model", .text = true},
-                                 {.heading = "steps"},
-                                 {.heading = "seconds"}};
+  std::vector<TableColumn> columns = {{.heading = "training", .text = true},
+                                      {.heading = "model", .text = true},
+                                      {.heading = "steps"},
+                                      {.heading = "seconds"}};
   for (const std::string& name : figures) {
     columns.push_back({.heading = name + ", last"});
     columns.push_back({.heading = name + ", best"});
@@ -210,7 +210,7 @@ std::string RunTable(const std::vector<RunCurves>& runs) {
 // A row for each flag that not all runs have, with one value; "" without any.
 std::string FlagTable(const std::vector<RunCurves>& runs) {
   std::set<std::string> names;
-  std::vector<Column> columns = {{.heading = "flag", .text = true}};
+  std::vector<TableColumn> columns = {{.heading = "flag", .text = true}};
   for (const RunCurves& run : runs) {
     for (const auto& [name, value] : run.facts.flags) names.insert(name);
     columns.push_back({.heading = run.name, .text = true});

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
@@ -15,12 +17,16 @@ namespace {
 constexpr const char* kFormat = "sluice.model";
 constexpr int kVersion = 1;
 
-std::string GraphPath(const std::string& directory) {
-  return JoinPath(directory, "graph.txt");
+// What the files beside the manifest are called.
+struct FileNames {
+  std::string graph = "graph.txt", weights = "weights.safetensors";
+};
+// Of a model that is about to take another one's place.
+const FileNames& NextNames() {
+  static const FileNames names = {"next-graph.txt", "next-weights.safetensors"};
+  return names;
 }
-std::string WeightsPath(const std::string& directory) {
-  return JoinPath(directory, "weights.safetensors");
-}
+
 std::string ManifestPath(const std::string& directory) {
   return JoinPath(directory, "model.json");
 }
@@ -76,6 +82,33 @@ JsonObject ReadManifest(const std::string& path) {
     Damaged(path, fmt::format("its version is not {}", kVersion));
   }
   return *manifest;
+}
+
+FileNames NamesIn(const JsonObject& manifest, const std::string& path) {
+  FileNames names;
+  const auto read = [&](const char* key, std::string* name) {
+    if (!manifest.Has(key)) return;
+    *name = ValueOf(manifest.String(key), path);
+    if (!name->empty() && name->find('/') == std::string::npos) return;
+    Damaged(path, fmt::format("\"{}\" is '{}', no file beside it", key, *name));
+  };
+  read("graph", &names.graph);
+  read("weights", &names.weights);
+  return names;
+}
+
+// Whether a model in the folder has its files under the names that all have in
+// the end. False where there is none.
+bool HasUsualNames(const std::string& directory) {
+  const std::string path = ManifestPath(directory);
+  try {
+    return NamesIn(ReadManifest(path), path).weights == FileNames().weights;
+  } catch (const Error& error) {
+    if (error.code() == Code::kNotFound || error.code() == Code::kDataLoss) {
+      return false;
+    }
+    throw;
+  }
 }
 
 // Who made the model; what is missing stays empty.
@@ -139,18 +172,31 @@ void ExportModel(const Inference& inference, const ExportInfo& info,
   for (const Output& variable : graph->Variables()) {
     variables.push_back(inference.graph().Get(variable.name()));
   }
+  const std::string text = PrintGraph(*graph);
+  const std::vector<NamedTensor> values =
+      ReadVariables(inference.session(), variables);
   FileSystem& files = FileSystem::Default();
   ThrowIfError(files.MakeDirectories(directory));
-  // Without it there is no model: until all of this one is there, none rather
-  // than a mixture with the one before.
-  if (files.Exists(ManifestPath(directory)).ValueOrThrow()) {
-    ThrowIfError(files.Remove(ManifestPath(directory)));
+  const auto write_as = [&](const FileNames& names, Json described) {
+    ThrowIfError(files.WriteAtomically(JoinPath(directory, names.graph), text));
+    ThrowIfError(WriteSafetensors(JoinPath(directory, names.weights), values));
+    ThrowIfError(files.WriteAtomically(ManifestPath(directory),
+                                       described.LenientText(2) + "\n"));
+  };
+  // At any instant the manifest is of files that are whole and of its model:
+  // the one before, then this one under other names, then under the usual ones.
+  const FileNames& next = NextNames();
+  if (HasUsualNames(directory)) {
+    Json described = manifest;
+    described["graph"] = next.graph;
+    described["weights"] = next.weights;
+    write_as(next, std::move(described));
   }
-  ThrowIfError(files.WriteAtomically(GraphPath(directory), PrintGraph(*graph)));
-  ThrowIfError(WriteSafetensors(WeightsPath(directory),
-                                ReadVariables(inference.session(), variables)));
-  ThrowIfError(files.WriteAtomically(ManifestPath(directory),
-                                     manifest.LenientText(2) + "\n"));
+  write_as({}, std::move(manifest));
+  for (const std::string& name : {next.graph, next.weights}) {
+    const std::string path = JoinPath(directory, name);
+    if (files.Exists(path).ValueOrThrow()) ThrowIfError(files.Remove(path));
+  }
 }
 
 ExportInfo ReadExportInfo(const std::string& directory) {
@@ -166,9 +212,11 @@ std::unique_ptr<ExportedModel> LoadExported(const std::string& directory,
   const JsonObject manifest = ReadManifest(path);
   std::unique_ptr<ExportedModel> model(new ExportedModel());
   model->info_ = InfoOf(manifest, path);
-  Result<std::unique_ptr<Graph>> graph = ParseGraph(
-      FileSystem::Default().Read(GraphPath(directory)).ValueOrThrow());
-  ThrowIfError(graph.status().WithContext(GraphPath(directory)));
+  const FileNames names = NamesIn(manifest, path);
+  const std::string graph_path = JoinPath(directory, names.graph);
+  Result<std::unique_ptr<Graph>> graph =
+      ParseGraph(FileSystem::Default().Read(graph_path).ValueOrThrow());
+  ThrowIfError(graph.status().WithContext(graph_path));
   model->graph_ = *std::move(graph);
   for (const auto& [name, input] :
        LookUp(manifest, "inputs", *model->graph_, path)) {
@@ -181,7 +229,7 @@ std::unique_ptr<ExportedModel> LoadExported(const std::string& directory,
     model->fetches_.push_back(output);
   }
   model->session_ = std::make_unique<Session>(*model->graph_, options);
-  const std::string weights = WeightsPath(directory);
+  const std::string weights = JoinPath(directory, names.weights);
   ThrowIfError(WriteVariables(*model->session_, model->graph_->Variables(),
                               ReadSafetensors(weights).ValueOrThrow().tensors,
                               Extra::kIgnored, weights));

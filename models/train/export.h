@@ -9,7 +9,9 @@
 //                         "flags": {NAME: VALUE, ...} where there are any,
 //                         "inputs": {NAME: {"dtype": "float32",
 //                                           "shape": [-1, 28, 28, 1]}},
-//                         "outputs": {NAME: {"tensor": "probabilities", ...}}}
+//                         "outputs": {NAME: {"tensor": "probabilities", ...}},
+//                         "graph": FILE, "weights": FILE
+//                           where these are called otherwise}
 #ifndef SLUICE_MODELS_TRAIN_EXPORT_H_
 #define SLUICE_MODELS_TRAIN_EXPORT_H_
 
@@ -34,8 +36,9 @@ struct ExportInfo {
   std::map<std::string, std::string> flags = {};
 };
 
-// Creates the folder; each file is written atomically, model.json last. Throws
-// Error.
+// Creates the folder; each file is written atomically, model.json last. Where
+// the folder has a model already, it, or this one, is there at any instant,
+// also after an error; that writes the files twice. Throws Error.
 void ExportModel(const Inference& inference, const ExportInfo& info,
                  const std::string& directory);
 

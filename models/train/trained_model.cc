@@ -10,9 +10,18 @@
 #include "models/train/trainer.h"
 
 namespace sluice {
+namespace {
 
-std::optional<ChosenCheckpoint> Trainer::Chosen() const {
+void TellOfTraining(const TrainingState& state, RunContext* run) {
+  run->class_names = state.class_names;
+  run->trained_on = state.dataset_position;
+}
+
+}  // namespace
+
+std::optional<ChosenCheckpoint> Trainer::Chosen() {
   if (!options_.weights.empty()) return std::nullopt;
+  if (told_of_) return std::exchange(told_of_, std::nullopt);
   if (options_.log_dir.empty()) {
     throw Error(Code::kNotFound,
                 "no trained model: give --log-dir, the folder it was trained "
@@ -26,10 +35,10 @@ std::optional<ChosenCheckpoint> Trainer::Chosen() const {
                           options_.log_dir));
 }
 
-std::vector<std::string> Trainer::ClassNames() const {
-  const auto chosen = Chosen();
-  return chosen ? chosen->restored.checkpoint.state.class_names
-                : std::vector<std::string>();
+RunContext Trainer::ToldOfTraining(RunContext run) {
+  told_of_ = Chosen();
+  if (told_of_) TellOfTraining(told_of_->restored.checkpoint.state, &run);
+  return run;
 }
 
 Trainer::TrainedModel Trainer::Trained(Mode mode,
@@ -41,8 +50,7 @@ Trainer::TrainedModel Trainer::Trained(Mode mode,
   if (chosen) {
     const auto& [checkpoint, path, warnings] = chosen->restored;
     for (const std::string& warning : warnings) options_.Note(warning);
-    context.class_names = checkpoint.state.class_names;
-    context.trained_on = checkpoint.state.dataset_position;
+    TellOfTraining(checkpoint.state, &context);
     model.step = checkpoint.state.step;
     model.checkpoint = path;
   }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <limits>
 #include <thread>
 
@@ -17,6 +16,7 @@
 #include "models/train/hooks/hooks.h"
 #include "models/train/hooks/save_checkpoints.h"
 #include "models/train/hooks/summaries.h"
+#include "models/train/run/evaluation_times.h"
 
 namespace sluice {
 namespace {
@@ -51,32 +51,6 @@ CheckpointManager OpenManagerInTime(const TrainingOptions& options) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
-}
-
-// Where epochs end with the input: whether one of those up to now, but not of
-// the `epochs` before, is one to evaluate after.
-bool EvaluationFalls(const TrainingRun& run, double epochs) {
-  const double every = run.options().evaluate_every;
-  return every > 0 &&
-         std::floor(run.epoch() / every) > std::floor(epochs / every);
-}
-
-// The first step after `step` at which to evaluate, at the latest the last one.
-int64_t NextEvaluation(const TrainingRun& run, int64_t step) {
-  if (!run.knows_total_steps()) return INT64_MAX;
-  const double every =
-      run.options().evaluate_every * run.context().steps_per_epoch;
-  if (!(every > 0)) return run.total_steps();
-  const double ahead = run.StepsAhead();
-  const double passed =
-      std::floor((static_cast<double>(step) + ahead + 0.5) / every);
-  const double wanted = (passed + 1) * every - ahead;
-  if (wanted > static_cast<double>(run.total_steps() - 1)) {
-    return run.total_steps();  // which is rounded up
-  }
-  const auto next =
-      std::max(step + 1, static_cast<int64_t>(std::llround(wanted)));
-  return std::min(next, run.total_steps());
 }
 
 // Updates are by so many batches each: what is left over.
@@ -294,6 +268,7 @@ TrainingResult Trainer::TrainOnce() {
   Begin(run, saved);
   BeginTogether(run);
   NoteLeftOver(run);
+  NoteEvaluations(run);
   if (run.knows_total_steps() && run.context().steps_per_epoch < 1) {
     options_.Note(fmt::format(
         "there are {:g} examples to train on, fewer than the batch size, {}",

@@ -62,8 +62,10 @@ class Trainer {
   // options.stop.
   std::optional<Evaluation> Evaluate(const OnBatch& each = nullptr);
   void Predict(const OnBatch& fn);
-  // Of the training whose checkpoint that is, as it recorded them; else empty.
-  std::vector<std::string> ClassNames() const;
+  // `run` with what the checkpoint says of the training (class_names,
+  // trained_on); for weights as it is. The next of the calls beside it uses
+  // the same checkpoint, whatever has been saved meanwhile.
+  RunContext ToldOfTraining(RunContext run);
   // Writes a folder that LoadExported (models/train/export.h) reads.
   void Export(const std::string& directory);
 
@@ -107,8 +109,8 @@ class Trainer {
     std::string checkpoint;  // its path; "": weights
   };
   TrainedModel Trained(Mode mode, const SessionOptions& session);
-  // That checkpoint; nothing with options.weights.
-  std::optional<ChosenCheckpoint> Chosen() const;
+  // That checkpoint, read once; nothing with options.weights.
+  std::optional<ChosenCheckpoint> Chosen();
 
   TrainerSpec spec_;
   RunContext run_;
@@ -117,6 +119,7 @@ class Trainer {
   std::string log_dir_, weights_;
   Reporter* reporter_;
   std::vector<std::unique_ptr<Hook>> hooks_;
+  std::optional<ChosenCheckpoint> told_of_;  // until it is used
   // More with each that begins, also of another process later: servers may
   // outlive these. Of rank 0, whose counts.
   int64_t era_;

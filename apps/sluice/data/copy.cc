@@ -22,10 +22,6 @@
 namespace sluice::tool {
 namespace {
 
-FileSystem& Files() {
-  return FileSystem::Default();
-}
-
 enum class State : uint8_t { kBad, kMissing, kThere, kCopied };
 
 // What is to be copied where, and how far that is. Place i is that of file i.
@@ -68,7 +64,7 @@ void RequireApart(const std::string& from, const std::string& to) {
 // What is not there in a bucket it lists as empty.
 void RequireBucket(const std::string& to) {
   if (SchemeOf(to).empty()) return;
-  const Status listed = Files().List(to).status();
+  const Status listed = FileSystem::Default().List(to).status();
   if (listed.code() == Code::kNotFound) throw Error(listed);
 }
 
@@ -124,7 +120,7 @@ bool IsNewer(const ReadableFile& file, const ReadableFile& copy) {
 // are read, else it has the same size and is not older.
 Result<bool> IsThere(const std::string& from, const ReadableFile& file,
                      const std::string& to, bool check) {
-  const auto there = Files().OpenRead(to);
+  const auto there = FileSystem::Default().OpenRead(to);
   if (there.status().code() == Code::kNotFound) return false;
   if (!there.ok()) return there.status();
   if ((*there)->size() != file.size()) return false;
@@ -137,7 +133,8 @@ Result<bool> IsThere(const std::string& from, const ReadableFile& file,
 void Look(const CopyDataOptions& options, Job& job, Faults& faults) {
   Progress progress(job.files(), "files looked at");
   const auto look = [&](int64_t i) -> Status {
-    SLUICE_ASSIGN_OR_RETURN(const auto from, Files().OpenRead(job.From(i)));
+    SLUICE_ASSIGN_OR_RETURN(const auto from,
+                            FileSystem::Default().OpenRead(job.From(i)));
     job.sizes[i] = from->size();
     SLUICE_ASSIGN_OR_RETURN(
         const bool there,
@@ -164,7 +161,7 @@ void Prepare(const Job& job, Faults& faults) {
     names[ParentDirectory(to)].insert(to.substr(to.rfind('/') + 1));
   }
   for (const auto& [folder, inside] : names) {
-    Status status = Files().MakeDirectories(folder);
+    Status status = FileSystem::Default().MakeDirectories(folder);
     if (status.ok() && SchemeOf(folder).empty()) {
       status = RemoveAbandoned(folder, inside);
     }
@@ -193,7 +190,7 @@ void Copy(const CopyDataOptions& options, Job& job, Faults& faults) {
   }));
   for (const std::string& folder : folders) {
     if (!SchemeOf(folder).empty()) continue;
-    const Status status = Files().SyncDirectory(folder);
+    const Status status = FileSystem::Default().SyncDirectory(folder);
     if (!status.ok()) faults.Add(-1, status.message());
   }
 }

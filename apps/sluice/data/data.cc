@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/decimal_range.h"
 #include "apps/sluice/commands.h"
 #include "engine/threads.h"
 
@@ -85,7 +86,7 @@ constexpr char kCheckHelp[] =
 
 CLI::Option* AddThreads(CLI::App* app, int& threads) {
   return app->add_option("--threads", threads, "Threads; 0: one per core")
-      ->check(CLI::Range(0, 1024))
+      ->check(DecimalRange(0, 1024))
       ->capture_default_str();
 }
 int ThreadsOf(int threads) {
@@ -122,11 +123,11 @@ void AddMake(CLI::App* data, const Shared& options) {
   AddPart(make, values.part);
   make->add_option("--shards", values.shards,
                    "Files to write; by default one per 128 MB of pictures")
-      ->check(CLI::Range(1, 99'999));
+      ->check(DecimalRange(1, 99'999));
   make->add_option("--resize", values.resize,
                    "Make pictures' shorter sides so many pixels long, unless "
                    "they are shorter")
-      ->check(CLI::Range(1, 65'500));
+      ->check(DecimalRange(1, 65'500));
   AddThreads(make, options->threads);
   make->add_flag("--json", values.json, "One object");
   make->footer(kMakeHelp);
@@ -162,13 +163,13 @@ void AddBench(CLI::App* data, const Shared& options) {
   bench->add_option("where", values.path, "Shards or pictures")->required();
   AddPart(bench, values.part);
   bench->add_option("--size", values.size, "Pixels of a side of a crop")
-      ->check(CLI::Range(1, 4096))
+      ->check(DecimalRange(1, 4096))
       ->capture_default_str();
   bench->add_option("--batch-size", values.batch, "Pictures in a batch")
-      ->check(CLI::Range(1, 65'536))
+      ->check(DecimalRange(1, 65'536))
       ->capture_default_str();
   bench->add_option("--seconds", values.seconds, "To measure each stage for")
-      ->check(CLI::Range(0.01, 3600.0))
+      ->check(DecimalRange(0.01, 3600.0))
       ->capture_default_str();
   AddThreads(bench, options->threads);
   bench->add_flag("--json", values.json, "One object per stage");
@@ -188,7 +189,7 @@ void AddShow(CLI::App* data, const Shared& options) {
                    "TFRecord file or tar archive, or folder of shards")
       ->required();
   show->add_option("--records", options->records, "The first so many")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->check(DecimalRange(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
   show->add_flag("--json", options->json, "One object per record");
   show->callback(

@@ -13,20 +13,17 @@
 namespace sluice::tool {
 namespace {
 
-constexpr size_t kPieceBytes = 4 << 20;
-
-FileSystem& Files() {
-  return FileSystem::Default();
-}
+constexpr size_t kCopyBytes = 4 << 20;
 
 // Hands the pieces of a file to `take`, in order.
 Status ReadPieces(const std::string& path,
                   const std::function<Status(std::string_view)>& take) {
-  SLUICE_ASSIGN_OR_RETURN(const auto file, Files().OpenRead(path));
+  SLUICE_ASSIGN_OR_RETURN(const auto file,
+                          FileSystem::Default().OpenRead(path));
   const uint64_t size = file->size();
-  std::string piece(std::min<uint64_t>(size, kPieceBytes), '\0');
+  std::string piece(std::min<uint64_t>(size, kCopyBytes), '\0');
   for (uint64_t at = 0; at < size; at += piece.size()) {
-    piece.resize(std::min<uint64_t>(size - at, kPieceBytes));
+    piece.resize(std::min<uint64_t>(size - at, kCopyBytes));
     SLUICE_ASSIGN_OR_RETURN(const size_t got,
                             file->ReadAt(at, piece.data(), piece.size()));
     if (got < piece.size()) {
@@ -56,7 +53,7 @@ Result<Checksums> WritePieces(const std::string& from, const std::string& to,
                               bool sync,
                               const std::function<void(int64_t)>& add) {
   Checksums checksums;
-  SLUICE_ASSIGN_OR_RETURN(const auto file, Files().Create(to));
+  SLUICE_ASSIGN_OR_RETURN(const auto file, FileSystem::Default().Create(to));
   const auto take = [&](std::string_view piece) -> Status {
     checksums.push_back(Crc32c(piece));
     SLUICE_RETURN_IF_ERROR(file->Append(piece));
@@ -79,7 +76,7 @@ Result<Checksums> WriteAtOnce(const std::string& from, const std::string& to,
         bytes += piece;
         return {};
       }));
-  SLUICE_RETURN_IF_ERROR(Files().WriteAtomically(to, bytes));
+  SLUICE_RETURN_IF_ERROR(FileSystem::Default().WriteAtomically(to, bytes));
   add(static_cast<int64_t>(bytes.size()));
   return checksums;
 }
@@ -91,11 +88,11 @@ Status CopyByRename(const std::string& from, const std::string& to, bool check,
     SLUICE_ASSIGN_OR_RETURN(const Checksums checksums,
                             WritePieces(from, temporary, true, add));
     if (check) SLUICE_RETURN_IF_ERROR(Compare(checksums, temporary, to));
-    return Files().Rename(temporary, to);
+    return FileSystem::Default().Rename(temporary, to);
   };
   Status status = copy();
   // The first error is the one to report.
-  if (!status.ok()) (void)Files().Remove(temporary);
+  if (!status.ok()) (void)FileSystem::Default().Remove(temporary);
   return status;
 }
 

@@ -24,10 +24,6 @@ namespace {
 
 constexpr const char* kClassNames = "labels.txt";
 
-FileSystem& Files() {
-  return FileSystem::Default();
-}
-
 Status WriteShard(const DataPlan& plan, int64_t shard, Progress& progress) {
   SLUICE_ASSIGN_OR_RETURN(const auto file,
                           RecordWriter::Create(plan.PathOf(shard)));
@@ -40,8 +36,8 @@ Status WriteShard(const DataPlan& plan, int64_t shard, Progress& progress) {
 }
 
 std::unique_ptr<FileLock> Lock(const std::string& out) {
-  auto lock = Files().Lock(JoinPath(out, kDataLock),
-                           fmt::format("process {}", getpid()));
+  auto lock = FileSystem::Default().Lock(JoinPath(out, kDataLock),
+                                         fmt::format("process {}", getpid()));
   if (lock.status().code() == Code::kFailedPrecondition) {
     throw Error(Code::kFailedPrecondition,
                 fmt::format("'{}' is being written by another run ({}); wait "
@@ -53,19 +49,20 @@ std::unique_ptr<FileLock> Lock(const std::string& out) {
 
 // What a run that was killed has left. Call it under the lock.
 void RemoveTemporaries(const std::string& out) {
-  for (const std::string& name : Files().List(out).ValueOrThrow()) {
+  for (const std::string& name :
+       FileSystem::Default().List(out).ValueOrThrow()) {
     const bool ours = std::any_of(
         kImageRecordParts.begin(), kImageRecordParts.end(),
         [&](std::string_view part) { return name.starts_with(part); });
     if ((ours || name.starts_with(kClassNames)) && IsTemporaryName(name)) {
-      ThrowIfError(Files().Remove(JoinPath(out, name)));
+      ThrowIfError(FileSystem::Default().Remove(JoinPath(out, name)));
     }
   }
 }
 
 // Those of labels.txt; none where there is none yet, or no folder.
 std::vector<std::string> NamesIn(const std::string& out) {
-  if (!Files().Exists(out).ValueOrThrow()) return {};
+  if (!FileSystem::Default().Exists(out).ValueOrThrow()) return {};
   return ReadClassNames(out).ValueOrThrow();
 }
 
@@ -84,7 +81,7 @@ ImageList ListNumbered(const MakeDataOptions& options) {
     const Code code = error.code();
     if (code != Code::kInvalidArgument && code != Code::kOutOfRange) throw;
     const std::string file = JoinPath(options.out, kClassNames);
-    const Result<bool> named = Files().Exists(file);
+    const Result<bool> named = FileSystem::Default().Exists(file);
     throw Error(
         code,
         fmt::format("{}; the classes of training are those of '{}': "
@@ -99,7 +96,7 @@ void CheckOtherParts(const MakeDataOptions& options) {
   for (const std::string_view part : kImageRecordParts) {
     const std::string plan = JoinPath(options.out, std::string(part) + ".json");
     if (part == options.part) continue;
-    if (!Files().Exists(plan).ValueOrThrow()) continue;
+    if (!FileSystem::Default().Exists(plan).ValueOrThrow()) continue;
     throw Error(
         Code::kFailedPrecondition,
         fmt::format("the classes of '{}' have names, those of '{}' have "
@@ -135,8 +132,8 @@ void WriteClassNames(const MakeDataOptions& options, const ImageList& list) {
                             JoinPath(options.out, kClassNames)));
   }
   CheckOtherParts(options);
-  ThrowIfError(Files().WriteAtomically(JoinPath(options.out, kClassNames),
-                                       ClassNamesText(list)));
+  ThrowIfError(FileSystem::Default().WriteAtomically(
+      JoinPath(options.out, kClassNames), ClassNamesText(list)));
 }
 
 // Throws Error in a build that cannot write such pictures.
@@ -205,7 +202,7 @@ void PrintMade(const MakeDataOptions& options, const DataPlan& plan,
                int64_t kept) {
   size_t bytes = 0;
   for (int64_t s = 0; s < plan.shards(); ++s) {
-    bytes += Files().Size(plan.PathOf(s)).ValueOrThrow();
+    bytes += FileSystem::Default().Size(plan.PathOf(s)).ValueOrThrow();
   }
   const ImageList& list = plan.list();
   const LabelRange labels = LabelsOf(list);
@@ -245,7 +242,7 @@ void MakeData(const MakeDataOptions& options) {
   if (options.resize > 0) RequireJpeg();
   CheckPictures(plan, options.threads);
 
-  ThrowIfError(Files().MakeDirectories(options.out));
+  ThrowIfError(FileSystem::Default().MakeDirectories(options.out));
   const auto lock = Lock(options.out);
   RemoveTemporaries(options.out);
   plan.Cut(options.shards);  // another run may have written meanwhile

@@ -25,10 +25,6 @@ namespace {
 // among readers.
 constexpr int64_t kShardBytes = 128'000'000;
 
-FileSystem& Files() {
-  return FileSystem::Default();
-}
-
 std::string ResizeText(int64_t resize) {
   return resize == 0 ? "without --resize"
                      : fmt::format("with --resize {}", resize);
@@ -60,7 +56,7 @@ void DataPlan::Cut(int64_t shards) {
     if (shards == 0 && !AreOfAll(identities)) shards_ = DefaultShards();
     return;
   }
-  if (!Files().Exists(Path()).ValueOrThrow()) {
+  if (!FileSystem::Default().Exists(Path()).ValueOrThrow()) {
     Refuse(fmt::format("'{}' is there without '{}'", there[0], Path()));
   }
   if (cut == 0) Refuse(fmt::format("'{}' is damaged", Path()));
@@ -82,7 +78,8 @@ void DataPlan::Save() const {
   for (int64_t s = 0; s < shards_; ++s) identities.Add(IdentityOf(s));
   Json plan = {{"records", records()}, {"shards", identities}};
   if (resize_ > 0) plan["resize"] = resize_;
-  ThrowIfError(Files().WriteAtomically(Path(), plan.Text() + "\n"));
+  ThrowIfError(
+      FileSystem::Default().WriteAtomically(Path(), plan.Text() + "\n"));
 }
 
 std::string DataPlan::PathOf(int64_t shard) const {
@@ -92,7 +89,8 @@ std::string DataPlan::PathOf(int64_t shard) const {
 bool DataPlan::IsWhole(int64_t shard) const {
   const std::string path = PathOf(shard);
   for (const char* extension : {"", ".idx"}) {
-    if (!Files().Exists(path + extension).ValueOrThrow()) return false;
+    if (!FileSystem::Default().Exists(path + extension).ValueOrThrow())
+      return false;
   }
   const auto file = RecordFiles::Open({path});
   if (file.status().code() == Code::kDataLoss) return false;
@@ -104,13 +102,14 @@ Status DataPlan::CheckBeginning(int64_t record) const {
   constexpr size_t kBytes = 64;
   SLUICE_ASSIGN_OR_RETURN(
       const std::string beginning,
-      Files().ReadPrefix(list_.paths[PictureOf(record)], kBytes));
+      FileSystem::Default().ReadPrefix(list_.paths[PictureOf(record)], kBytes));
   return Encode(record, beginning).status();
 }
 
 Result<std::string> DataPlan::Record(int64_t record) const {
   const std::string& path = list_.paths[PictureOf(record)];
-  SLUICE_ASSIGN_OR_RETURN(std::string picture, Files().Read(path));
+  SLUICE_ASSIGN_OR_RETURN(std::string picture,
+                          FileSystem::Default().Read(path));
   if (resize_ > 0) {
     SLUICE_ASSIGN_OR_RETURN(picture,
                             MakeSmaller(std::move(picture), resize_, path));
@@ -182,8 +181,9 @@ std::vector<std::string> DataPlan::ShardsThere() const {
   const std::string prefix =
       std::filesystem::path(base_).filename().string() + "-";
   std::vector<std::string> shards;
-  if (!Files().Exists(out).ValueOrThrow()) return shards;
-  for (const std::string& name : Files().List(out).ValueOrThrow()) {
+  if (!FileSystem::Default().Exists(out).ValueOrThrow()) return shards;
+  for (const std::string& name :
+       FileSystem::Default().List(out).ValueOrThrow()) {
     if (name.starts_with(prefix) && name.find("-of-") != std::string::npos &&
         !name.ends_with(".idx") && !IsTemporaryName(name)) {
       shards.push_back(base_ + name.substr(prefix.size() - 1));
@@ -193,8 +193,9 @@ std::vector<std::string> DataPlan::ShardsThere() const {
 }
 
 DataPlan::Saved DataPlan::Load() const {
-  if (!Files().Exists(Path()).ValueOrThrow()) return {};
-  const auto plan = JsonObject::Parse(Files().Read(Path()).ValueOrThrow());
+  if (!FileSystem::Default().Exists(Path()).ValueOrThrow()) return {};
+  const auto plan =
+      JsonObject::Parse(FileSystem::Default().Read(Path()).ValueOrThrow());
   if (!plan.ok()) return {};
   auto identities = plan->Strings("shards");
   const auto resize =

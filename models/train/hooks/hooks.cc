@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <string_view>
+#include <utility>
 
 #include "engine/ceil_div.h"
 #include "engine/runtime/finite_check.h"
@@ -96,9 +97,7 @@ std::string EarlyStopping::StateName() const {
 
 std::string EarlyStopping::SaveState() const {
   Json state;
-  if (best_ && std::isfinite(*best_)) {
-    state["best"] = *best_;  // JSON has no inf
-  }
+  if (best_) state["best"] = BestAsJson(*best_);
   state["ended"] = waited_ >= patience_;
   state["step"] = judged_step_;
   state["waited"] = waited_;
@@ -109,8 +108,7 @@ void EarlyStopping::RestoreState(const std::string& state) {
   const JsonObject json = JsonObject::Parse(state).ValueOrThrow();
   judged_step_ = json.Int("step").ValueOrThrow();
   waited_ = json.Int("waited").ValueOrThrow();
-  best_.reset();
-  if (json.Has("best")) best_ = json.Double("best").ValueOrThrow();
+  best_ = BestIn(json);
 }
 
 // --- NanStop -----------------------------------------------------------------
@@ -283,6 +281,14 @@ void Profile::StartWhenDue(TrainingRun& run) {
 // worker that has come in meanwhile traces nothing that the others have.
 void Profile::Begin(TrainingRun& run) {
   trace_.reset();
+  // The same command again goes on from its end: what it wrote stays.
+  if (!std::exchange(begun_, true) && run.step() >= last_) {
+    run.options().Note(
+        fmt::format("no trace is written: the training goes on from step {}, "
+                    "behind step {}",
+                    run.step(), last_));
+    saved_ = true;
+  }
   uint8_t saved = saved_ ? 1 : 0;
   run.workers().TakeFromFirst("whether there is a trace", &saved,
                               sizeof(saved));

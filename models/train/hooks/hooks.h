@@ -76,7 +76,8 @@ class NanStop : public Hook {
 // Writes a Chrome trace of steps first to last to `path`, in which the process
 // "input" has a row for each thread of each stage of the input. What these do
 // is for later steps, where the input reads ahead. Of all workers, who then all
-// have one: rank 0 writes what all did, and parameter servers, by its clock.
+// have one: rank 0 writes what all did, and parameter servers, by its clock. A
+// training that is resumed behind these steps writes none, with a note.
 class Profile : public Hook {
  public:
   Profile(int64_t first, int64_t last, std::string path)
@@ -92,6 +93,7 @@ class Profile : public Hook {
   std::string path_;
   std::unique_ptr<ChromeTrace> trace_;  // while it runs
   bool saved_ = false;
+  bool begun_ = false;
 };
 
 // What an evaluation is judged by: the first metric, or the loss turned round

@@ -3,27 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
 #include "models/optim/schedule.h"
 #include "models/train/hooks/hooks.h"
+#include "models/train/values/hook_state.h"
 
 namespace sluice {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// The best value there can be: JSON has no number for it.
-constexpr char kUnbeatable[] = "inf";
-
-double BestIn(const JsonObject& state) {
-  if (!state.Has("best")) return -kInfinity;
-  const auto text = state.String("best");
-  if (text.ok() && *text == kUnbeatable) return kInfinity;
-  return state.Double("best").ValueOrThrow();
-}
 
 int64_t CountIn(const JsonObject& state, const std::string& name,
                 int64_t least) {
@@ -114,11 +105,7 @@ std::string ReduceOnPlateau::StateName() const {
 
 std::string ReduceOnPlateau::SaveState() const {
   Json state = {{"bad", bad_}};
-  if (std::isfinite(best_)) {
-    state["best"] = best_;
-  } else if (best_ > 0) {
-    state["best"] = kUnbeatable;
-  }
+  state["best"] = BestAsJson(best_);
   state["cooldown"] = cooldown_;
   state["step"] = judged_step_;
   return state.Text();
@@ -129,7 +116,8 @@ void ReduceOnPlateau::RestoreState(const std::string& state) {
   const int64_t step = CountIn(json, "step", -1);
   const int64_t bad = CountIn(json, "bad", 0);
   const int64_t cooldown = CountIn(json, "cooldown", 0);
-  best_ = BestIn(json);
+  const double best = BestIn(json).value_or(-kInfinity);
+  best_ = best;
   judged_step_ = step;
   bad_ = bad;
   cooldown_ = cooldown;

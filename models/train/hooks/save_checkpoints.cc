@@ -23,7 +23,7 @@ constexpr int kNice = 10;
 }  // namespace
 
 void CheckpointWriter::Start(Checkpoint checkpoint,
-                             std::set<std::string> finite) {
+                             std::set<std::string> finite, bool beside) {
   SLUICE_CHECK(!busy());
   Join();
   done_ = false;
@@ -33,6 +33,7 @@ void CheckpointWriter::Start(Checkpoint checkpoint,
     *shared = {};
     done_ = true;
   };
+  if (!beside) return write();
   try {
     thread_ = std::thread([write] {
       setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
@@ -83,7 +84,7 @@ Result<CheckpointWriter::Written> CheckpointWriter::Wait() {
 }
 
 void SaveCheckpoints::Begin(TrainingRun& run) {
-  saved_at_ = Clock::now();
+  saved_at_ = now_();
   if (run.resumed_from().empty() || run.resumed_from() == kKeptInMemory) return;
   saved_step_ = run.step();
   last_path_ = run.resumed_from();
@@ -93,8 +94,8 @@ bool SaveCheckpoints::Due(const TrainingRun& run) const {
   const SaveEvery& every = run.options().save_every;
   const int64_t since = run.step() - std::max<int64_t>(saved_step_, 0);
   if (every.steps > 0 && since >= every.steps) return true;
-  return every.seconds > 0 && Clock::now() - saved_at_ >=
-                                  std::chrono::duration<double>(every.seconds);
+  return every.seconds > 0 &&
+         now_() - saved_at_ >= std::chrono::duration<double>(every.seconds);
 }
 
 void SaveCheckpoints::AfterStep(TrainingRun& run) {
@@ -184,11 +185,12 @@ void SaveCheckpoints::Write(TrainingRun& run, std::optional<double> metric) {
   for (const Output& variable : run.graph().TrainableVariables()) {
     finite.insert(variable.name());
   }
-  writer_.Start(std::move(checkpoint), std::move(finite));
+  writer_.Start(std::move(checkpoint), std::move(finite), !at_once);
   saved_step_ = snapshot_->state.step;
-  saved_at_ = Clock::now();
-  // Nobody updates what is read for it before this returns.
+  // Nobody updates what is read for it before this returns: training has as
+  // long until the next as after any other.
   if (at_once) Wait(run);
+  saved_at_ = now_();
 }
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,8 +17,7 @@
 
 namespace sluice {
 
-// Writes one checkpoint at a time on a thread of its own, which gives way to
-// those that compute. All calls come from one thread.
+// Writes one checkpoint at a time. All calls come from one thread.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(CheckpointManager manager)
@@ -28,9 +28,10 @@ class CheckpointWriter {
 
   // Nothing else may be under way. The tensors' bytes must stay as they are
   // until Wait has returned or busy is false. Nothing is written where one of
-  // the tensors named in `finite` has an element that is not. Where no thread
-  // can be had the calling one writes.
-  void Start(Checkpoint checkpoint, std::set<std::string> finite);
+  // the tensors named in `finite` has an element that is not. `beside`: by a
+  // thread of its own, which gives way to those that compute; else, or where
+  // none can be had, the calling one writes.
+  void Start(Checkpoint checkpoint, std::set<std::string> finite, bool beside);
   bool busy() const { return thread_.joinable() && !done_.load(); }
   // Waits for the one under way.
   struct Written {
@@ -68,9 +69,14 @@ class CheckpointWriter {
 // saves what the others have decided.
 class SaveCheckpoints : public Hook {
  public:
+  using Clock = std::chrono::steady_clock;
+  using Now = std::function<Clock::time_point()>;
   // `others`, not owned, have states to save.
-  SaveCheckpoints(CheckpointManager manager, std::vector<const Hook*> others)
-      : writer_(std::move(manager)), others_(std::move(others)) {}
+  SaveCheckpoints(CheckpointManager manager, std::vector<const Hook*> others,
+                  Now now = Clock::now)
+      : now_(std::move(now)),
+        writer_(std::move(manager)),
+        others_(std::move(others)) {}
   void Begin(TrainingRun& run) override;
   void AfterStep(TrainingRun& run) override;
   void AtMeeting(TrainingRun& run) override { AfterStep(run); }
@@ -82,8 +88,6 @@ class SaveCheckpoints : public Hook {
   const std::string& last_path() const { return last_path_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   bool Due(const TrainingRun& run) const;
   // Starts, once the one before is written.
   void Save(TrainingRun& run, std::optional<double> metric);
@@ -94,13 +98,14 @@ class SaveCheckpoints : public Hook {
   // Throws the Error of a save that failed.
   void Wait(TrainingRun& run);
 
+  const Now now_;
   // Its tensors' bytes are being written while it is held.
   std::shared_ptr<const Checkpoint> snapshot_;
   CheckpointWriter writer_;
   std::vector<const Hook*> others_;
-  int64_t saved_step_ = -1;  // of the newest save begun, unless it failed
-  int64_t told_step_ = -1;   // of which it was said that it is not finite
-  Clock::time_point saved_at_;
+  int64_t saved_step_ = -1;     // of the newest save begun, unless it failed
+  int64_t told_step_ = -1;      // of which it was said that it is not finite
+  Clock::time_point saved_at_;  // when that began; one waited for: its end
   std::string last_path_;
 };
 

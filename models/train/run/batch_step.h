@@ -32,6 +32,8 @@ class BatchStep {
   // `beside` one another, would not fit into the machine's memory; on an
   // accelerator one, which is its own.
   StepInfo Prepare(int64_t examples, int beside = 1);
+  // Of the step that was started or prepared last; not while it is under way.
+  StepInfo info() const { return prepared_.front().step.info(); }
 
   // A batch that may be under way.
   class Pending {

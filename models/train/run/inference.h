@@ -20,9 +20,14 @@
 #include "models/train/workers/reporter.h"
 #include "models/train/workers/workers.h"
 
-namespace SLUICE_PUBLIC sluice {
+// As where it is defined: g++ goes by the first declaration that it meets.
+namespace sluice {
 
 class DeviceThreads;
+
+}  // namespace sluice
+
+namespace SLUICE_PUBLIC sluice {
 
 // What a model achieves on a set.
 struct Evaluation {
@@ -110,6 +115,8 @@ class Inference {
   }
   // Plan for full batches (BatchStep::Prepare).
   StepInfo PreparePrediction();
+  // BatchStep::info, of the last Predict or PreparePrediction.
+  StepInfo prediction_info() const { return predict_->info(); }
   StepInfo PrepareEvaluation();
   // First values for all variables.
   void Initialize() { session_->Initialize(); }

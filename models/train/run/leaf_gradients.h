@@ -34,6 +34,7 @@ class LeafGradients {
 
   // BatchStep::Prepare, of so many devices of the same memory.
   StepInfo Prepare(int64_t examples, int beside);
+  StepInfo info() const { return gradients_.info(); }
 
   // What `measured` is of the leaf whose share is number i.
   using OnLeaf = std::function<void(size_t i, std::span<const Tensor> values)>;

@@ -36,7 +36,7 @@ std::vector<Output> InputsOf(const std::vector<const Node*>& nodes) {
 }
 
 // All that `outputs` need.
-std::set<const Node*> Needed(const std::vector<Output>& outputs) {
+std::set<const Node*> NodesBehind(const std::vector<Output>& outputs) {
   std::set<const Node*> needed;
   std::vector<const Node*> open;
   for (const Output& output : outputs) open.push_back(&output.node());
@@ -122,7 +122,7 @@ LeafSteps::LeafSteps(const Graph& graph, Session& session,
       workers_(workers),
       options_(std::move(options)),
       reductions_(ReductionsOf(graph)),
-      by_leaf_(Needed(InputsOf(reductions_))) {
+      by_leaf_(NodesBehind(InputsOf(reductions_))) {
   CheckNoExchange(by_leaf_);
   // With stages, and servers, leaves write nothing (AllReduceOptions::shared).
   const bool staged = workers.stages() > 1;
@@ -139,7 +139,7 @@ LeafSteps::LeafSteps(const Graph& graph, Session& session,
                     options_.measured.end());
     mirrors_ = std::make_unique<Mirrors>(
         graph, session, devices, options_.mirrored.variables_on_each,
-        options_.session, VariablesIn(Needed(computed)));
+        options_.session, VariablesIn(NodesBehind(computed)));
   } else {
     mirrors_ = std::make_unique<Mirrors>(session, devices);
   }

@@ -44,6 +44,8 @@ class LeafSteps {
 
   // BatchStep::Prepare of the gradients.
   StepInfo Prepare(int64_t examples);
+  // BatchStep::info, of the first device's.
+  StepInfo info() const { return gradients_[0]->info(); }
 
   // What `measured` is of the leaf number i of this worker's, as long as the
   // call lasts. Called by the devices' threads, of several leaves at a time.

@@ -94,10 +94,11 @@ struct Flag {
   // It says how to read those of kData, or --data-dir: a training's is not that
   // of other ones.
   bool of_data = false;
-  // It says which part of what is trained on is kept back, to evaluate on: a
-  // training's is that of trainings on other data, too, but other data that are
-  // evaluated are taken whole.
-  bool splits_data = false;
+  // Of a flag that says which part of what is trained on is kept back, to
+  // evaluate on: whether the data that a run names can be split so. A
+  // training's is that of trainings on other data, too, where they can; other
+  // data that are evaluated are taken whole. Null: it is no such flag.
+  std::function<bool(const RunContext& run)> splits_data = nullptr;
   // Of the learning rate that TrainerSpec::optimizer makes: how high it is, or
   // its course. --learning-rate takes the place of both; beside --optimizer,
   // which has a rate of its own, the program's is kept where a flag of kHeight

@@ -8,6 +8,7 @@
 #include "engine/catch_errors.h"
 #include "graph/row_division.h"
 #include "graph/row_pieces.h"
+#include "models/train/values/variable_values.h"
 
 namespace sluice {
 ServedTables::ServedTables(const Graph& graph) {
@@ -67,10 +68,7 @@ Status ServedTables::Write(Session& session,
         tables_.begin(), tables_.end(),
         [&](const Output& one) { return one.name() == tensor.name; });
     SLUICE_CHECK(table != tables_.end());
-    SLUICE_RETURN_IF_ERROR(
-        ForRows(tensor, [&](int64_t begin, const Tensor& rows) {
-          return CatchErrors([&] { session.WriteRows(*table, begin, rows); });
-        }));
+    SLUICE_RETURN_IF_ERROR(WriteByRows(session, *table, tensor));
   }
   return {};
 }

@@ -24,15 +24,26 @@
 #include "models/train/values/weights_file.h"
 #include "models/train/workers/workers.h"
 
-namespace SLUICE_PUBLIC sluice {
+// As where they are defined: g++ goes by the first declaration that it meets.
+namespace sluice {
 
 class BackupSteps;
 class DeviceThreads;
 class LeafSteps;
-class Observer;
+struct TrainingTerms;
+
+}  // namespace sluice
+
+namespace SLUICE_INTERNAL sluice {
+
 class ScatteredVariables;
 class ServedTables;
-struct TrainingTerms;
+
+}  // namespace sluice
+
+namespace SLUICE_PUBLIC sluice {
+
+class Observer;
 
 // Where a state that was restored is from, if from no file.
 inline constexpr char kKeptInMemory[] = "what was kept in memory";
@@ -251,8 +262,11 @@ class TrainingRun {
   // `stop`, unless null, cut it short, which it does for all workers.
   std::optional<Evaluation> Evaluate(const StopToken* stop = nullptr);
 
-  // Of the step on a full batch.
+  // Of the step on a full batch, as it was prepared.
   const StepInfo& info() const { return info_; }
+  // Of the step on the last batch, with what its runs have shown. Finish()
+  // comes first.
+  StepInfo InfoOfRuns() const;
 
   const Workers& workers() const { return workers_; }
   const TrainerSpec& spec() const { return spec_; }

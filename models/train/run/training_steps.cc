@@ -235,6 +235,10 @@ void TrainingRun::Finish() {
   sound_ = sound;
 }
 
+StepInfo TrainingRun::InfoOfRuns() const {
+  return leaves_ != nullptr ? leaves_->info() : plain_->info();
+}
+
 void TrainingRun::Collect(BatchStep::Pending ended, int64_t step) {
   if (!ended.valid()) return;
   const std::span<const Tensor> values = ended.Wait();

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 
+#include "engine/catch_errors.h"
 #include "engine/convert.h"
 
 namespace sluice {
@@ -16,7 +17,7 @@ namespace {
 
 // A list for one line of an error message: all of it, or the first few of one
 // so long that the file must be another model's.
-class Names {
+class ListedNames {
  public:
   void Add(std::string name) { names_.push_back(std::move(name)); }
   size_t size() const { return names_.size(); }
@@ -157,7 +158,7 @@ class Misfits {
   }
 
   const Conversion conversion_;
-  Names missing_, reshaped_, beyond_, left_over_;
+  ListedNames missing_, reshaped_, beyond_, left_over_;
   std::vector<std::string> resized_;  // variables of another shape
 };
 
@@ -226,6 +227,13 @@ Status WriteVariables(Session& session, const std::vector<Output>& variables,
     session.Write(assignment.variable, *assignment.tensor);
   }
   return {};
+}
+
+Status WriteByRows(Session& session, const Output& variable,
+                   const RowsTensor& tensor) {
+  return ForRows(tensor, [&](int64_t begin, const Tensor& rows) {
+    return CatchErrors([&] { session.WriteRows(variable, begin, rows); });
+  });
 }
 
 Result<int64_t> WriteWeights(Session& session,

@@ -32,6 +32,11 @@ Status WriteVariables(Session& session, const std::vector<Output>& variables,
                       const std::vector<NamedTensor>& tensors, Extra extra,
                       const std::string& source);
 
+// Gives a variable that has a value, and is of the tensor's type, the tensor's,
+// some rows at a time.
+Status WriteByRows(Session& session, const Output& variable,
+                   const RowsTensor& tensor);
+
 // How tensors in a file stand for variables. Null: by the variable's name and
 // with its dimensions.
 struct WeightLayout {

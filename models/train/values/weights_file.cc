@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <set>
 #include <string_view>
 #include <utility>
 
+#include "engine/allocate.h"
+#include "graph/row_pieces.h"
 #include "io/checkpoints/pth.h"
 #include "models/optim/loss_scale.h"
 #include "models/optim/name_pattern.h"
 #include "models/optim/schedule.h"
+#include "models/train/values/flattened_images.h"
 #include "models/train/values/weights_of_model.h"
 
 namespace sluice {
@@ -49,130 +53,57 @@ std::vector<int> PyTorchOrder(const Output& variable) {
   }
 }
 
-bool Normalises(const Node& node) {
-  return node.Is("BatchNorm") || node.Is("BatchNormInference") ||
-         node.Is("LayerNorm");
-}
-
-// Whether column i of its result comes from column i of each input that has as
-// many, if it is no Reshape.
-bool KeepsColumns(const Node& node) {
-  // Of a Concat of columns no part has as many. The last two are how a
-  // layers::Classifier that is cut comes by the rows of all workers.
-  return node.op().elementwise || node.Is("Dropout") || node.Is("BiasAdd") ||
-         Normalises(node) || node.Is("AllGather") || node.Is("Concat");
-}
-
-// Images [n,h,w,c] that were flattened, one by one: their pixels and channels;
-// {0, 0}: there were none.
-struct Flattened {
-  int64_t pixels = 0, channels = 0;
-};
-// Those that `rows`, as wide, were.
-Flattened FlattenedInto(const Output& rows, int64_t columns) {
-  const auto is_as_wide = [&](const Output& x) {
-    return x.shape().rank() >= 2 && x.shape()[-1] == columns;
-  };
-  if (!is_as_wide(rows)) return {};
-  std::vector<Output> left = {rows};
-  std::set<Output> seen = {rows};
-  while (!left.empty()) {
-    const Node& node = left.back().node();
-    left.pop_back();
-    if (node.Is("Reshape")) {
-      const Shape& image = node.input(0).shape();
-      if (image.rank() == 4 && image.elements(1, 4) == columns) {
-        return {image[1] * image[2], image[3]};
-      }
-    } else if (!KeepsColumns(node)) {
-      continue;  // a product may have as many columns, which are no pixels
+// With element order[i] of the dimension as its element i.
+Tensor Reordered(const Tensor& tensor, int dimension,
+                 const std::vector<int64_t>& order) {
+  const Shape& shape = tensor.shape();
+  Tensor reordered(tensor.dtype(), shape);
+  const size_t width =
+      SizeOf(tensor.dtype()) *
+      static_cast<size_t>(shape.elements(dimension + 1, shape.rank()));
+  const auto* from = static_cast<const char*>(tensor.raw());
+  auto* to = static_cast<char*>(reordered.raw());
+  for (int64_t n = shape.elements(0, dimension); n > 0; --n) {
+    for (const int64_t i : order) {
+      std::memcpy(to, from + static_cast<size_t>(i) * width, width);
+      to += width;
     }
-    // A Reshape to as many columns keeps them.
-    for (const Output& input : node.inputs()) {
-      if (is_as_wide(input) && seen.insert(input).second) left.push_back(input);
-    }
+    from += order.size() * width;
   }
-  return {};
+  return reordered;
 }
 
-// The running statistics of a normalisation by those of a group of workers
-// (layers::BatchNorm), which does not read them: its scale is beside them.
-std::string ScaleBeside(const Output& variable) {
-  const std::string name = variable.name();
-  const size_t last = name.rfind('/') + 1;
-  const std::string_view is = std::string_view(name).substr(last);
-  const bool statistic = is == "running_mean" || is == "running_variance";
-  return statistic ? name.substr(0, last) + "scale" : std::string();
-}
-
-// Of a matrix the rows that the node multiplies by it; of a vector those whose
-// columns the node has an element of it for. Invalid: it does neither.
-Output RowsFor(const Output& variable, const std::string& scale_beside,
-               const Node& node) {
-  if (variable.shape().rank() == 2) {
-    const bool multiplies = node.Is("MatMul") && node.input(1) == variable &&
-                            !node.attrs().Bool("transpose_a") &&
-                            !node.attrs().Bool("transpose_b");
-    return multiplies ? node.input(0) : Output();
-  }
-  if (!KeepsColumns(node)) return {};
-  const bool reads = std::any_of(
-      node.inputs().begin(), node.inputs().end(), [&](const Output& input) {
-        return input == variable ||
-               (!scale_beside.empty() && Normalises(node) &&
-                input.node().IsVariable() && input.name() == scale_beside);
-      });
-  return reads ? node.output(0) : Output();
-}
-
-Flattened FlattenedFor(const Output& variable) {
-  const std::string scale = ScaleBeside(variable);
-  for (const auto& node : variable.graph().nodes()) {
-    const Output rows = RowsFor(variable, scale, *node);
-    if (!rows.valid()) continue;
-    const Flattened found = FlattenedInto(rows, variable.shape()[0]);
-    if (found.pixels > 0) return found;
-  }
-  return {};
-}
-
-// PyTorch flattens images [c,h,w], we [h,w,c]: [out, c * pixels] becomes [out,
-// pixels * c], and so does [c * pixels], of a normalisation. `model` are
-// `variables` in the graph of the model.
-void TurnFlattened(const std::vector<Output>& variables,
-                   const std::vector<Output>& model,
-                   std::vector<NamedTensor>* tensors) {
+// Puts what images were flattened for into our order. `model` are `variables`
+// in the graph of the model.
+Status TurnFlattened(const std::vector<Output>& variables,
+                     const std::vector<Output>& model,
+                     std::vector<NamedTensor>* tensors) {
+  if (model.empty()) return {};
+  FlattenedImages images(model[0].graph());
   for (size_t i = 0; i < variables.size(); ++i) {
-    const int rank = variables[i].shape().rank();
-    if (rank != 1 && rank != 2) continue;
-    const auto [pixels, channels] = FlattenedFor(model[i]);
-    if (pixels < 2 || channels < 2) continue;
     const auto found = std::find_if(
         tensors->begin(), tensors->end(),
         [name = PyTorchName(variables[i])](const NamedTensor& tensor) {
           return tensor.name == name;
         });
     if (found == tensors->end()) continue;
-    const Tensor& theirs = found->tensor;
-    if (theirs.shape().rank() != rank ||
-        theirs.shape()[-1] != pixels * channels) {
-      continue;  // told of where all that does not fit is
+    Tensor& theirs = found->tensor;
+    const int rank = variables[i].shape().rank();
+    const std::vector<int> places = PyTorchOrder(variables[i]);
+    for (int dimension = 0; dimension < rank; ++dimension) {
+      SLUICE_ASSIGN_OR_RETURN(const std::vector<int64_t> order,
+                              images.Order(model[i], dimension));
+      const int place =
+          places.empty() ? dimension : places[static_cast<size_t>(dimension)];
+      // What does not fit is told of where all of that is.
+      const bool fits =
+          theirs.shape().rank() == rank &&
+          theirs.shape()[place] == static_cast<int64_t>(order.size()) &&
+          theirs.elements() > 0;
+      if (fits) theirs = Reordered(theirs, place, order);
     }
-    Tensor turned(theirs.dtype(), theirs.shape());
-    const size_t width = SizeOf(theirs.dtype());
-    const auto* const from = static_cast<const char*>(theirs.raw());
-    auto* to = static_cast<char*>(turned.raw());
-    const int64_t rows = theirs.elements() / (pixels * channels);
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t pixel = 0; pixel < pixels; ++pixel) {
-        for (int64_t channel = 0; channel < channels; ++channel, to += width) {
-          const int64_t at = (row * channels + channel) * pixels + pixel;
-          std::memcpy(to, from + static_cast<size_t>(at) * width, width);
-        }
-      }
-    }
-    found->tensor = std::move(turned);
   }
+  return {};
 }
 
 using Names = std::set<std::string, std::less<>>;
@@ -180,12 +111,27 @@ using Names = std::set<std::string, std::less<>>;
 // Whose names the tensors of a file have.
 enum class Spelling { kUnknown, kEither, kOurs, kPyTorch };
 
+// Of all that is in a file.
+std::vector<std::string*> NamesIn(Safetensors* file) {
+  std::vector<std::string*> names;
+  for (NamedTensor& tensor : file->tensors) names.push_back(&tensor.name);
+  for (RowsTensor& tensor : file->by_rows) names.push_back(&tensor.name);
+  return names;
+}
+
+// Takes out what has such a name.
+void TakeOut(Safetensors* file,
+             const std::function<bool(const std::string& name)>& which) {
+  std::erase_if(file->tensors, [&](const auto& t) { return which(t.name); });
+  std::erase_if(file->by_rows, [&](const auto& t) { return which(t.name); });
+}
+
 // Ours where one is a variable's; a name that is the same in PyTorch does not
 // tell them apart.
-Spelling SpellingOf(const std::vector<NamedTensor>& tensors,
+Spelling SpellingOf(const std::vector<std::string*>& in_file,
                     const std::vector<Output>& variables) {
   Names names;
-  for (const NamedTensor& tensor : tensors) names.insert(tensor.name);
+  for (const std::string* name : in_file) names.insert(*name);
   Spelling spelling = Spelling::kUnknown;
   for (const Output& variable : variables) {
     const std::string name = variable.name(), theirs = PyTorchName(variable);
@@ -200,14 +146,13 @@ Spelling SpellingOf(const std::vector<NamedTensor>& tensors,
 }
 
 // A prefix of wrappers that all tensors have; empty: none.
-std::string_view CommonPrefix(const std::vector<NamedTensor>& tensors) {
-  if (tensors.empty()) return "";
+std::string_view CommonPrefix(const std::vector<std::string*>& names) {
+  if (names.empty()) return "";
   // DataParallel's, PyTorch Lightning's habit, torch.compile's.
   for (const std::string_view prefix : {"module.", "model.", "_orig_mod."}) {
-    if (std::all_of(tensors.begin(), tensors.end(),
-                    [&](const NamedTensor& tensor) {
-                      return tensor.name.starts_with(prefix);
-                    })) {
+    if (std::all_of(names.begin(), names.end(), [&](const std::string* name) {
+          return name->starts_with(prefix);
+        })) {
       return prefix;
     }
   }
@@ -216,14 +161,14 @@ std::string_view CommonPrefix(const std::vector<NamedTensor>& tensors) {
 
 // Drops such prefixes until none is left or a variable is known by its name: a
 // model of ours may have a part "model". Returns whose names are left.
-Spelling DropPrefixes(const std::vector<Output>& variables,
-                      std::vector<NamedTensor>* tensors) {
+Spelling DropPrefixes(const std::vector<Output>& variables, Safetensors* file) {
+  const std::vector<std::string*> names = NamesIn(file);
   for (;;) {
-    const Spelling spelling = SpellingOf(*tensors, variables);
+    const Spelling spelling = SpellingOf(names, variables);
     if (spelling != Spelling::kUnknown) return spelling;
-    const size_t length = CommonPrefix(*tensors).size();
+    const size_t length = CommonPrefix(names).size();
     if (length == 0) return spelling;
-    for (NamedTensor& tensor : *tensors) tensor.name.erase(0, length);
+    for (std::string* name : names) name->erase(0, length);
   }
 }
 
@@ -236,6 +181,94 @@ bool IsTrainingState(std::string_view name, const Names& variables) {
           variables.contains(name.substr(0, slash)));
 }
 
+// PreferAverages.
+void TakeAverages(Safetensors* file) {
+  Names names;
+  for (const std::string* name : NamesIn(file)) names.insert(*name);
+  const auto averaged_by = [](std::string_view name) {
+    return name.substr(0, name.size() - kAverage.size());
+  };
+  // Of nothing that is there it is a model's own.
+  const auto is_average = [&](std::string_view name) {
+    return name.ends_with(kAverage) && names.contains(averaged_by(name));
+  };
+  const bool untrained = std::any_of(
+      file->tensors.begin(), file->tensors.end(),
+      [](const NamedTensor& tensor) {
+        return tensor.name.ends_with(kGlobalStep) &&
+               tensor.tensor.dtype() == DType::kInt64 &&
+               tensor.tensor.elements() == 1 && tensor.tensor.IntAt(0) == 0;
+      });
+  if (untrained) return TakeOut(file, is_average);
+  Names averaged;
+  for (const std::string& name : names) {
+    if (is_average(name)) averaged.emplace(averaged_by(name));
+  }
+  TakeOut(file,
+          [&](const std::string& name) { return averaged.contains(name); });
+  for (std::string* name : NamesIn(file)) {
+    if (is_average(*name)) name->resize(averaged_by(*name).size());
+  }
+}
+
+Result<Safetensors> ReadWeights(const std::string& path, const Leave& leave) {
+  constexpr size_t kEnough = 64;  // bytes to know a format by
+  SLUICE_ASSIGN_OR_RETURN(const std::string first_bytes,
+                          FileSystem::Default().ReadPrefix(path, kEnough));
+  if (!IsPth(first_bytes)) return ReadSafetensors(path, leave);
+  Safetensors file;
+  SLUICE_ASSIGN_OR_RETURN(file.tensors, ReadPth(path));
+  return file;
+}
+
+// What is left in a file for those variables whose rows are on several devices,
+// so that it is whole nowhere: under any prefix, and what a checkpoint has
+// beside them, such as slots as large.
+Leave LeftFor(const Session& session, const std::vector<Output>& variables) {
+  std::vector<std::string> names;
+  for (const Output& variable : variables) {
+    if (SpreadsRows(variable.node()) && session.IsInitialized(variable)) {
+      names.push_back(variable.name());
+    }
+  }
+  if (names.empty()) return nullptr;
+  return [names = std::move(names)](const std::string& tensor) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) {
+                         return tensor.find(name) != std::string::npos;
+                       });
+  };
+}
+
+// What a variable is given rows of.
+struct OfRows {
+  Output variable;
+  RowsTensor tensor;
+};
+// Of what was left in a file what is just as a variable is, which it takes out
+// of `wanted`; the rest is read into memory.
+Result<std::vector<OfRows>> TakeRows(bool ours, std::vector<Output>* wanted,
+                                     Safetensors* file) {
+  std::vector<OfRows> by_rows;
+  for (RowsTensor& left : std::exchange(file->by_rows, {})) {
+    const auto variable =
+        std::find_if(wanted->begin(), wanted->end(), [&](const Output& one) {
+          return ours && SpreadsRows(one.node()) && one.name() == left.name &&
+                 one.type() == TensorType{left.dtype, left.shape};
+        });
+    if (variable != wanted->end()) {
+      by_rows.push_back({*variable, std::move(left)});
+      wanted->erase(variable);
+      continue;
+    }
+    SLUICE_ASSIGN_OR_RETURN(Tensor whole,
+                            AllocateTensor(left.dtype, left.shape));
+    SLUICE_RETURN_IF_ERROR(left.read(0, &whole));
+    file->tensors.push_back({std::move(left.name), std::move(whole)});
+  }
+  return by_rows;
+}
+
 }  // namespace
 
 WeightLayout PyTorchLayout() {
@@ -243,46 +276,14 @@ WeightLayout PyTorchLayout() {
 }
 
 std::vector<NamedTensor> PreferAverages(std::vector<NamedTensor> tensors) {
-  Names names;
-  for (const NamedTensor& tensor : tensors) names.insert(tensor.name);
-  // Of nothing that is there it is a model's own.
-  const auto is_average = [&](const NamedTensor& tensor) {
-    const std::string_view name = tensor.name;
-    return name.ends_with(kAverage) &&
-           names.contains(name.substr(0, name.size() - kAverage.size()));
-  };
-  const bool untrained = std::any_of(
-      tensors.begin(), tensors.end(), [](const NamedTensor& tensor) {
-        return tensor.name.ends_with(kGlobalStep) &&
-               tensor.tensor.dtype() == DType::kInt64 &&
-               tensor.tensor.elements() == 1 && tensor.tensor.IntAt(0) == 0;
-      });
-  if (untrained) {
-    std::erase_if(tensors, is_average);
-    return tensors;
-  }
-  Names averaged;
-  for (const NamedTensor& tensor : tensors) {
-    if (!is_average(tensor)) continue;
-    averaged.insert(
-        tensor.name.substr(0, tensor.name.size() - kAverage.size()));
-  }
-  std::erase_if(tensors, [&](const NamedTensor& tensor) {
-    return averaged.contains(tensor.name);
-  });
-  for (NamedTensor& tensor : tensors) {
-    if (!is_average(tensor)) continue;
-    tensor.name.resize(tensor.name.size() - kAverage.size());
-  }
-  return tensors;
+  Safetensors file;
+  file.tensors = std::move(tensors);
+  TakeAverages(&file);
+  return std::move(file.tensors);
 }
 
 Result<std::vector<NamedTensor>> ReadWeightTensors(const std::string& path) {
-  constexpr size_t kEnough = 64;  // bytes to know a format by
-  SLUICE_ASSIGN_OR_RETURN(const std::string first_bytes,
-                          FileSystem::Default().ReadPrefix(path, kEnough));
-  if (IsPth(first_bytes)) return ReadPth(path);
-  SLUICE_ASSIGN_OR_RETURN(Safetensors file, ReadSafetensors(path));
+  SLUICE_ASSIGN_OR_RETURN(Safetensors file, ReadWeights(path, nullptr));
   return std::move(file.tensors);
 }
 
@@ -298,10 +299,10 @@ Result<LoadedWeights> LoadWeightsLike(Session& session,
   if (!reset.ok()) return reset.status().WithContext("reset");
   loaded.reset = *std::move(reset);
 
-  SLUICE_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors,
-                          ReadWeightTensors(path));
-  tensors = PreferAverages(std::move(tensors));
-  const bool pytorch = DropPrefixes(variables, &tensors) == Spelling::kPyTorch;
+  SLUICE_ASSIGN_OR_RETURN(Safetensors file,
+                          ReadWeights(path, LeftFor(session, variables)));
+  TakeAverages(&file);
+  const bool pytorch = DropPrefixes(variables, &file) == Spelling::kPyTorch;
   const Names known(names.begin(), names.end());
   const Names kept(loaded.reset.begin(), loaded.reset.end());
   std::vector<Output> wanted, wanted_of_model;
@@ -315,17 +316,25 @@ Result<LoadedWeights> LoadWeightsLike(Session& session,
       wanted_of_model.push_back(model[i]);
     }
   }
-  std::erase_if(tensors, [&](const NamedTensor& tensor) {
-    return passed_over.contains(tensor.name) ||
-           (pytorch ? tensor.name.ends_with(".num_batches_tracked")
-                    : IsTrainingState(tensor.name, known));
+  TakeOut(&file, [&](const std::string& name) {
+    return passed_over.contains(name) ||
+           (pytorch ? name.ends_with(".num_batches_tracked")
+                    : IsTrainingState(name, known));
   });
-  if (pytorch) TurnFlattened(wanted, wanted_of_model, &tensors);
+  loaded.tensors = static_cast<int64_t>(wanted.size());
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<OfRows> by_rows,
+                          TakeRows(!pytorch, &wanted, &file));
+  if (pytorch) {
+    const Status turned = TurnFlattened(wanted, wanted_of_model, &file.tensors);
+    if (!turned.ok()) return turned.WithContext(path);
+  }
   SLUICE_ASSIGN_OR_RETURN(
       loaded.converted,
-      WriteWeights(session, wanted, tensors, path,
+      WriteWeights(session, wanted, file.tensors, path,
                    pytorch ? PyTorchLayout() : WeightLayout()));
-  loaded.tensors = static_cast<int64_t>(wanted.size());
+  for (const auto& [variable, tensor] : by_rows) {
+    SLUICE_RETURN_IF_ERROR(WriteByRows(session, variable, tensor));
+  }
   return loaded;
 }
 

@@ -40,12 +40,15 @@ struct LoadedWeights {
 // and averages come before the values they are of. What wrappers of a model put
 // before the names of all tensors, "module.", "model." and "_orig_mod.", is
 // dropped unless variables have it, too. Variables of float32 and float64 take
-// any floating dtype, rounded to nearest even.
+// any floating dtype, rounded to nearest even. One that has a value, and whose
+// rows are on several devices, is given them a few at a time where the file is
+// one of ours and has its dtype: no process has them all.
 //
 // Where a tensor is missing, left over, has another dtype or shape or a number
 // beyond float32, nothing is written and the error (kInvalidArgument) lists
 // them by the names of the file, without such prefixes. So it is where a
-// pattern is empty or matches no variable.
+// pattern is empty or matches no variable, and where PyTorch would have one
+// dimension in two orders (models/train/values/flattened_images.h).
 Result<LoadedWeights> LoadWeightsWith(Session& session,
                                       const std::vector<Output>& variables,
                                       const std::string& path,

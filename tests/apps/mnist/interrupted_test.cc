@@ -7,10 +7,15 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <map>
 #include <random>
+#include <sstream>
 
 #include "io/checkpoints/checkpoint.h"
+#include "io/summaries/event_file.h"
+#include "models/train/hooks/scalar_log.h"
+#include "tests/support/await.h"
 #include "tests/support/error_text.h"
 #include "tests/support/last_object.h"
 #include "tests/support/mnist_program.h"
@@ -19,6 +24,7 @@ namespace sluice {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using testing::AwaitTrue;
 using testing::CheckMnistError;
 using testing::Contains;
 using testing::kMnist;
@@ -29,6 +35,7 @@ using testing::Outcome;
 using testing::Process;
 using testing::RunMnist;
 using testing::TemporaryFolder;
+using testing::TextOf;
 
 TEST_CASE(
     "SIGTERM, Ctrl-C and a closed terminal save and end; the next run "
@@ -160,6 +167,53 @@ TEST_CASE("results that cannot be printed are an error") {
     CHECK(full.code == 1);
     CHECK(Contains(full.err, "No space left"));
   }
+}
+
+TEST_CASE("where streams are closed nothing is printed into the files") {
+  for (const char* closed : {"<&- >&- 2>&-", ">&- 2>&-"}) {
+    CAPTURE(closed);
+    const TemporaryFolder folder;
+    const std::string log = folder / "log";
+    const Outcome outcome =
+        Shell(fmt::format("\"$0\" \"$@\" {}", closed),
+              OnMnist("train", {"--steps", "60", "--json", "--log-every", "1",
+                                "--evaluate-every", "2", "--log-dir", log}));
+    CHECK(outcome.code == 1);  // as the results cannot be printed
+    CHECK(CheckpointManager::ForReading(log).Steps()->back() == 60);
+    CHECK(ReadScalars(log).ok());
+#if SLUICE_HAVE_PROTOBUF
+    for (const char* part : {"train", "eval"}) {
+      for (const auto& entry :
+           std::filesystem::directory_iterator(log + "/" + part)) {
+        const EventFile events =
+            ReadEvents(entry.path().string()).ValueOrThrow();
+        CHECK(events.warning == "");
+      }
+    }
+#endif
+  }
+}
+
+// Whether it is the mnist program by now, and has a handler for the signal.
+bool MnistHandles(pid_t process, int signal) {
+  const std::string key = "SigCgt:";
+  const std::string status = TextOf(fmt::format("/proc/{}/status", process));
+  std::istringstream lines(status);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(key)) continue;
+    const auto caught = std::stoull(line.substr(key.size()), nullptr, 16);
+    return status.starts_with("Name:\tmnist\n") &&
+           ((caught >> (signal - 1)) & 1) != 0;
+  }
+  return false;
+}
+
+TEST_CASE("a benchmark that is interrupted ends as other commands do") {
+  const Process process(kMnist, OnMnist("bench", {"--steps", "1000000000"}));
+  AwaitTrue([&] { return MnistHandles(process.pid(), SIGINT); });
+  process.Kill(SIGINT);
+  CHECK(process.Wait() == 128 + SIGINT);
+  CHECK(process.out() == "");
 }
 
 // The bytes of all tensors of the newest checkpoint, which is of `step`.

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -16,6 +17,7 @@ namespace {
 using testing::Contains;
 using testing::kMnist;
 using testing::LastObject;
+using testing::MnistData;
 using testing::OnMnist;
 using testing::Outcome;
 using testing::Process;
@@ -52,6 +54,27 @@ TEST_CASE("folders whose names are no UTF-8 have their results as JSON") {
   process.Kill(SIGINT);
   CHECK(process.Wait() == 128 + SIGINT);
   CHECK(Contains(process.out(), "\"event\":\"interrupted\""));
+}
+
+TEST_CASE("a training knows its data by a path that is no UTF-8") {
+  const TemporaryFolder folder;
+  const std::string data = folder /
+                           "donn\xe9"
+                           "es",
+                    log = folder / "log";
+  std::filesystem::create_directory_symlink(MnistData().path(), data);
+  REQUIRE(RunMnist({"train", "--data-dir", data, "--model", "mlp", "--steps",
+                    "3", "--log-dir", log})
+              .code == 0);
+  for (const char* command : {"eval", "train"}) {
+    CAPTURE(command);
+    const Outcome again = RunMnist({command, "--log-dir", log, "--json"});
+    CAPTURE(again.err);
+    CHECK(again.code == 0);
+    CHECK(Contains(again.out, "\"dataset\":\"mnist\""));
+  }
+  // Once more, as what has gone on has a record of its own.
+  CHECK(RunMnist({"eval", "--log-dir", log}).code == 0);
 }
 
 }  // namespace

@@ -122,6 +122,22 @@ TEST_CASE("pictures are of the size that was trained on") {
                "--log-dir", folder / "small"})
               .code == 0);
   both.CheckSame("resnet18", folder / "small");
+  // So they are of a model that was exported, which says its size.
+  const std::string exported = folder / "exported";
+  REQUIRE(RunResNet50(
+              {"export", "--log-dir", folder / "small", "--output", exported})
+              .code == 0);
+  const std::string picture = both.files + "/cat/1.png";
+  const Outcome ours = RunResNet50(
+      {"predict", "--log-dir", folder / "small", "--json", picture});
+  const Outcome from_export =
+      RunResNet50({"predict", "--from", exported, "--json", picture});
+  CAPTURE(from_export.err);
+  REQUIRE(from_export.code == 0);
+  const auto first = [](const Outcome& outcome) {
+    return Objects(outcome.out).back()["top"][0]["probability"].get<double>();
+  };
+  CHECK(first(from_export) == doctest::Approx(first(ours)).epsilon(1e-4));
   REQUIRE(Run("train", both.files,
               {"--model", "resnet18", "--steps", "2", "--log-dir",
                folder / "large"})
@@ -201,6 +217,13 @@ TEST_CASE("numbers of a labels.csv are nobody's whose classes have names") {
   CheckResNet50Error(Run("eval", records, flags), 1,
                      "names its classes, training has numbers of a labels.csv");
   CHECK(Run("predict", records, flags).code == 0);
+  // Nor have their names to do with what was trained: predictions have none.
+  Words picture = flags;
+  picture.push_back(data + "/dog/1.png");
+  const Outcome unnamed = Run("predict", records, picture);
+  REQUIRE_MESSAGE(unnamed.code == 0, unnamed.err);
+  CHECK(Objects(unnamed.out).back()["top"].size() == 2);
+  CHECK_FALSE(Objects(unnamed.out).back()["top"][0].contains("name"));
   // Of records without names that is usual, and said.
   make(data, plain, "train");
   REQUIRE(!fs::exists(plain + "/labels.txt"));

@@ -269,6 +269,18 @@ TEST_CASE("without pictures to test on, that is said, or some are kept back") {
   WriteClasses(folder / "fresh", {"ant", "bee"}, 20);
   CHECK(LastObject(evaluate(folder / "fresh", "0").out)["evaluated_on"] ==
         "test");
+  // As many again and one more are another set, but hardly a test.
+  const std::string among = "may be among those that were trained on";
+  const std::string grown = folder / "grown";
+  WriteClasses(grown, {"ant", "bee"}, 31);
+  outcome = evaluate(grown, "0");
+  CHECK(LastObject(outcome.out)["evaluated_on"] == "test");
+  CHECK(Contains(outcome.err, among));
+  CHECK(Contains(outcome.err, "'" + grown + "' has no val"));
+  WriteClasses(grown + "/val", {"ant", "bee"}, 3);
+  outcome = evaluate(grown, "0");
+  CHECK(LastObject(outcome.out)["evaluated_on"] == "test");
+  CHECK_FALSE(Contains(outcome.err, among));
   const std::string unsplit = folder / "unsplit";
   CHECK(train({"--log-dir", unsplit}).code == 0);
   outcome =
@@ -319,10 +331,16 @@ TEST_CASE("other pictures are evaluated whole, though some were kept back") {
   std::filesystem::rename(data, folder / "moved");
   CHECK(evaluated_on(run("train", {"--data", folder / "moved", "--steps", "3",
                                    "--json"})) == "validation");
+  const auto train_on = [&](const std::string& other) {
+    return evaluated_on(
+        RunResNet50({"train", "--config", log + "/run.json", "--data", other,
+                     "--steps", "1", "--json"}));
+  };
+  // Those that have some to evaluate on keep none back.
+  CHECK(train_on(fresh) == "test");
+  CHECK(train_on("synthetic") == "test");
   std::filesystem::remove_all(fresh + "/val");
-  CHECK(evaluated_on(
-            RunResNet50({"train", "--config", log + "/run.json", "--data",
-                         fresh, "--steps", "1", "--json"})) == "validation");
+  CHECK(train_on(fresh) == "validation");
 }
 
 }  // namespace

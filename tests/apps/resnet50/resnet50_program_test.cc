@@ -273,6 +273,8 @@ TEST_CASE("bench prints what the published benchmarks print") {
     CHECK(result["variable_bytes"].get<double>() >
           (inference ? 1.07e6 : 2.14e6));
     CHECK(result["peak_bytes"] > result["arena_bytes"]);
+    CHECK_FALSE(result["providers"].empty());
+    CHECK(result["why_not_captured"] == "");  // as on every CPU
   }
 }
 

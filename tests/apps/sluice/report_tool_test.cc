@@ -95,6 +95,17 @@ TEST_CASE("one training") {
   CHECK(Contains(usage.out, "report.html"));
 }
 
+TEST_CASE("a page without a name takes the place of no file") {
+  const Trainings trainings;
+  const std::string log_dir = trainings.Add("log");
+  trainings.Write("notes", "mine");
+  const std::string notes = trainings.path() + "/notes";
+  const Outcome outcome = testing::RunProgram(
+      SLUICE_BIN_DIR "/sluice", {"report", log_dir, "--output=", notes});
+  CHECK(outcome.code != 0);
+  CHECK(TextOf(notes) == "mine");
+}
+
 TEST_CASE("several trainings, by what tells them apart") {
   const Trainings trainings;
   const std::string a = trainings.Add("runs/a & <b>");

@@ -449,6 +449,14 @@ TEST_CASE("values of a pickle") {
   CHECK(Contains(status.message(), "byte 3 of the pickle: "));
 }
 
+TEST_CASE("a pickle of more bytes than are read") {
+  std::string bytes = "\x80\2N.";
+  bytes.resize(kMaxPickleBytes, '.');
+  CHECK(ParsePickle(bytes).status().code() != Code::kUnimplemented);
+  bytes += '.';
+  CHECK(ParsePickle(bytes).status().code() == Code::kUnimplemented);
+}
+
 TEST_CASE("views of every width are gathered") {
   for (int i = 0; i < kNumDTypes; ++i) {
     const auto dtype = static_cast<DType>(i);

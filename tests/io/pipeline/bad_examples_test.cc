@@ -178,8 +178,8 @@ TEST_CASE("within a batch nobody knows how many were passed over") {
 }
 
 TEST_CASE("batches that cannot be read are passed over whole") {
-  const auto make = [] {
-    return Numbers(40).Batch(4).Map(
+  const auto make = [](int64_t size = 4) {
+    return Numbers(40).Batch(size).Map(
         [](Example& batch) {
           const int64_t first = batch["x"].IntAt(0);
           if (first == 4 || first == 8 || first == 20) {
@@ -202,6 +202,17 @@ TEST_CASE("batches that cannot be read are passed over whole") {
     ThrowIfError(later.Restore(positions[at]));
     REQUIRE(*later.Next(&batch));
     CHECK(batch["x"].IntAt(0) == whole[at]);
+    // What came before is so many examples where none was passed over alone.
+    Iterator other = make(2).MakeIterator();
+    const Status status = other.Restore(positions[at]);
+    if (at < 2) {
+      REQUIRE_MESSAGE(status.ok(), status.message());
+      CHECK(*other.Next(&batch));
+      CHECK(batch["x"].IntAt(0) == (at == 0 ? 0 : 6));
+    } else {
+      CHECK(status.code() == Code::kInvalidArgument);
+      CHECK(Contains(status.message(), "bad batches of 4"));
+    }
   }
 }
 

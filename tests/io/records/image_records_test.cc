@@ -181,8 +181,14 @@ TEST_CASE("class names are the lines of labels.txt or its like") {
   CHECK(*names() == Strings{"ant", "bee, honey"});
   Write(folder / "label.labels.txt", "ant\n\nbee\n");
   CHECK(Contains(names().status().message(), "label.labels.txt', line 2"));
-  for (const auto& [text, lines] : std::vector<std::pair<std::string, Strings>>{
-           {"", {}}, {"\n", {}}, {"a", {"a"}}, {"a\nb", {"a", "b"}}}) {
+  for (const auto& [text, lines] :
+       std::vector<std::pair<std::string, Strings>>{{"", {}},
+                                                    {"\n", {}},
+                                                    {"a", {"a"}},
+                                                    {"a\nb", {"a", "b"}},
+                                                    {"\xef\xbb\xbf"
+                                                     "0\r\n1\n",
+                                                     {"0", "1"}}}) {
     Write(folder / "labels.txt", text);
     CHECK(*names() == lines);
   }

@@ -326,11 +326,15 @@ TEST_CASE("garbage behind the end") {
     std::string file = Stored(records.file, format, random);
     const size_t whole = file.size();
     const size_t size = 1 + Below(random, 100);
-    file +=
-        Once(random, 3) ? std::string(size, '\0') : RandomBytes(random, size);
+    const bool zeros = Once(random, 3);
+    file += zeros ? std::string(size, '\0') : RandomBytes(random, size);
     WatchedFiles files;
     files.Write("f", file);
     const Outcome outcome = Read(files);
+    if (zeros && format == Compression::kGzip) {  // as gunzip has it: padding
+      CHECK((outcome.error.ok() && outcome.payloads == records.payloads));
+      continue;
+    }
     CheckLoss(outcome, records);
     if (format == Compression::kNone) {
       CHECK(outcome.payloads.size() == records.payloads.size());

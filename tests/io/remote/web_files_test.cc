@@ -5,7 +5,10 @@
 #include <doctest/doctest.h>
 
 #include <mutex>
+#include <vector>
 
+#include "io/checkpoints/safetensors.h"
+#include "io/files/fault_file_system.h"
 #include "io/remote/http/curl_client.h"
 #include "tests/support/error_text.h"
 #include "tests/support/http_server.h"
@@ -153,6 +156,26 @@ TEST_CASE("web: a server without ranges gives whole files alone") {
   }
 }
 
+TEST_CASE("web: tensors are read in parts, or as a whole without ranges") {
+  FaultFileSystem local;
+  const Tensor tensor = Tensor::Full(DType::kFloat32, {20, 30}, 0.5);
+  REQUIRE(
+      WriteSafetensors("t", std::vector<NamedTensor>{{"t", tensor}}, {}, local)
+          .ok());
+  for (const bool ranges : {true, false}) {
+    CAPTURE(ranges);
+    Fixture f(0);
+    f.Change([&](Page& page) {
+      page.ranges = ranges;
+      page.body = *local.Read("t");
+    });
+    const auto read = ReadSafetensors(f.Url(), f.files);
+    REQUIRE(read.ok());
+    REQUIRE(read->tensors.size() == 1);
+    CHECK(read->tensors[0].tensor.BitEqual(tensor));
+  }
+}
+
 TEST_CASE("web: a page that changes while it is read is an error") {
   for (const bool with_etag : {true, false}) {
     Fixture f(2000);
@@ -211,6 +234,18 @@ TEST_CASE("web: errors show neither queries nor what else is secret") {
   CHECK(errors.back().code() == Code::kFailedPrecondition);
   errors.push_back(f.files.Read("http://user:hush@127.0.0.1/").status());
   CHECK(errors.back().code() == Code::kInvalidArgument);
+  // What reads tensors names the address, too: here they are none.
+  const std::string page = f.Url("/page?X-Amz-Signature=hush#hush");
+  for (const std::string& url : {page, missing}) {
+    for (const Status& error : {ReadSafetensors(url, f.files).status(),
+                                ReadSafetensorsHeader(url, f.files).status()}) {
+      const std::string path = url.substr(0, url.find('?'));
+      const size_t named = error.message().find(path);
+      CHECK(named != std::string::npos);
+      CHECK(error.message().find(path, named + 1) == std::string::npos);
+      errors.push_back(error);
+    }
+  }
   for (const Status& error : errors) {
     CHECK(Contains(error.message(), "http://127.0.0.1"));
     CHECK(error.message().find("hush") == std::string::npos);

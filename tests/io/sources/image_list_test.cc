@@ -171,7 +171,7 @@ TEST_CASE("a class's folder without images is refused, not passed over") {
       if (fault == "empty") first_empty = name;
     }
     for (const std::string& name : passed_over) {
-      if (random.Chance(2)) make(name, random.Between(2, 5));
+      if (random.Chance(2)) make(name, random.Between(0, 5));
     }
     std::ofstream(folder / "readme.txt") << "x";
     CAPTURE(error);

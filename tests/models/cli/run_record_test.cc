@@ -8,6 +8,7 @@
 #include <random>
 
 #include "io/checkpoints/checkpoint.h"
+#include "models/cli/run_record.h"
 #include "tests/places.h"
 #include "tests/support/error_text.h"
 #include "tests/support/last_object.h"
@@ -227,6 +228,86 @@ TEST_CASE("the weights that a training began with are not what it trained") {
       RunMnist({"train", "--config", record, "--log-dir", again});
   CHECK(trained.code == 0);
   CHECK(Contains(TextOf(again + "/run.json"), weights));
+}
+
+TEST_CASE("a flag that was given an empty value has it, and takes no other") {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  REQUIRE(RunMnist(OnMnist("train", {"--class-weights", "", "--steps", "3",
+                                     "--log-dir", log}))
+              .code == 0);
+  for (const char* command : {"eval", "train"}) {
+    CAPTURE(command);
+    const Outcome again = RunMnist({command, "--log-dir", log});
+    CAPTURE(again.err);
+    CHECK(again.code == 0);
+  }
+}
+
+TEST_CASE("data are the same, however their path is spelled") {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  REQUIRE(RunMnist(OnMnist("train", {"--steps", "3", "--log-dir", log})).code ==
+          0);
+  const std::filesystem::path data = MnistData().path();
+  for (const std::string& other :
+       {data.string() + "/.", (data / ".." / data.filename()).string()}) {
+    CAPTURE(other);
+    const Outcome eval =
+        RunMnist({"eval", "--log-dir", log, "--data-dir", other});
+    CHECK(eval.code == 0);
+    CHECK(!Contains(eval.err, "--data-dir is"));
+  }
+}
+
+TEST_CASE("what is behind -- are files, whatever the record adds") {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log", file = folder / "text.png";
+  REQUIRE(RunMnist(OnMnist("train", {"--steps", "3", "--log-dir", log})).code ==
+          0);
+  std::ofstream(file) << "no picture";
+  const Outcome behind = RunMnist({"predict", "--log-dir", log, "--", file});
+  const Outcome plain = RunMnist({"predict", "--log-dir", log, file});
+  CHECK(Contains(behind.out + behind.err, file));
+  CHECK(behind.code == plain.code);
+  CHECK(behind.out == plain.out);
+  CHECK(behind.err == plain.err);
+}
+
+TEST_CASE("--restart=false and --follow=false are as not given") {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  REQUIRE(RunMnist(OnMnist("train", {"--steps", "3", "--log-dir", log})).code ==
+          0);
+  const Outcome resumed =
+      RunMnist({"train", "--log-dir", log, "--restart=false"});
+  CHECK(resumed.code == 0);
+  CHECK(Contains(resumed.err, "nothing is left to do: all 3 steps"));
+  CheckMnistError(
+      RunMnist(OnMnist("eval", {"--follow=false", "--log-dir", folder / "no"})),
+      1, "no checkpoint in");
+}
+
+TEST_CASE("a command that is refused leaves the training ended") {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  REQUIRE(RunMnist(OnMnist("train", {"--steps", "3", "--log-dir", log})).code ==
+          0);
+  CHECK(HasEnded(log));
+  const std::vector<std::string> wrong = {"--freeze", "no variable"};
+  for (const bool restart : {false, true}) {
+    std::vector<std::string> train = OnMnist("train", {"--log-dir", log});
+    train.insert(train.end(), wrong.begin(), wrong.end());
+    if (restart) train.emplace_back("--restart");
+    CHECK(RunMnist(train).code == 1);
+    CHECK(HasEnded(log));
+  }
+  // And so is what is set aside.
+  REQUIRE(RunMnist(
+              OnMnist("train", {"--steps", "2", "--log-dir", log, "--restart"}))
+              .code == 0);
+  CHECK(HasEnded(log));
+  CHECK(HasEnded(log + "/previous-1"));
 }
 
 TEST_CASE("resumed without its flags, any training gives the same bits") {

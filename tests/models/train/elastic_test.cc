@@ -14,6 +14,7 @@
 
 #include "graph/builder.h"
 #include "io/checkpoints/checkpoint.h"
+#include "tests/support/await.h"
 #include "tests/support/elastic_job.h"
 #include "tests/support/error_text.h"
 #include "tests/support/served_training.h"
@@ -76,6 +77,8 @@ struct Plan {
   std::string trace;       // of two of the first steps; empty: none
   std::vector<int> fates;  // of each process that is started; then none
   unsigned optimizer = 0;  // which; 0: that of the toy
+  // So many come after a few steps, and when they are in the first dies.
+  int comers = 0;
 };
 
 struct Outcome {
@@ -94,7 +97,8 @@ TrainingOptions OptionsOf(const Plan& plan) {
   return options;
 }
 
-Trained Train(const Plan& plan, const TrainingOptions& options, int process) {
+Trained Train(const Plan& plan, const TrainingOptions& options, int process,
+              const testing::OnStep& after_step = {}) {
   Trained mine;
   try {
     RunContext run = ToyRun(kEpochs);
@@ -110,8 +114,8 @@ Trained Train(const Plan& plan, const TrainingOptions& options, int process) {
     if (!plan.trace.empty()) {
       trainer.AddHook(std::make_unique<Profile>(2, 3, plan.trace));
     }
-    const testing::OnStep nothing;
-    trainer.AddHook(std::make_unique<testing::Watch>(process, nothing, &mine));
+    trainer.AddHook(
+        std::make_unique<testing::Watch>(process, after_step, &mine));
     mine.result = trainer.Train();
   } catch (const Error& error) {
     mine.error = error.what();
@@ -123,6 +127,7 @@ Outcome Run(const Plan& plan) {
   const dist::testing::Watchdog watchdog;
   Outcome outcome;
   std::mutex mutex;
+  ElasticJob* running = nullptr;
   ElasticJob job(
       plan.size, plan.least, plan.restarts,
       [&](int process) {
@@ -132,10 +137,22 @@ Outcome Run(const Plan& plan) {
       [&](int process, const std::shared_ptr<Mortal>& group) {
         TrainingOptions options = OptionsOf(plan);
         options.session.collective = group;
-        Trained mine = Train(plan, options, process);
+        bool grown = false;
+        Trained mine =
+            Train(plan, options, process, [&](int, TrainingRun& run) {
+              if (plan.comers == 0 || process != 0) return;
+              if (!grown && run.step() == 5) {
+                grown = true;
+                running->Grow(plan.comers);
+                // They have come to meet: the next step is theirs, too.
+                testing::AwaitTrue([&] { return group->called(); });
+              }
+              if (run.step() == 11) group->Die();
+            });
         const std::lock_guard lock(mutex);
         if (!group->died()) outcome.alive[process] = std::move(mine);
       });
+  running = &job;
   job.Run();
   outcome.died = job.died();
   outcome.processes = job.processes();
@@ -206,6 +223,38 @@ TEST_CASE("whoever dies and whenever, all is trained on once") {
   }
   CHECK(died > 20);
   CHECK(came > 5);
+}
+
+TEST_CASE("it grows beyond what it began with, and goes on without the first") {
+  for (const int64_t virtual_workers : {4, 0}) {
+    for (const int size : {1, 2}) {
+      CAPTURE(virtual_workers);
+      CAPTURE(size);
+      Plan plan{.size = size, .virtual_workers = virtual_workers};
+      plan.comers = 4 - size;
+      const Outcome outcome = Run(plan);
+      CAPTURE(outcome.said);
+      CHECK(outcome.processes == 4);
+      CHECK(outcome.died == 1);
+      // All at once.
+      CHECK(Contains(outcome.said,
+                     "rank 3 has come in; 4 processes go on from step 5 "
+                     "(membership 2)"));
+      CHECK(Contains(outcome.said, "3 processes go on from step"));
+      REQUIRE(outcome.alive.size() == 3);
+      plan.comers = 0;
+      const Trained undisturbed =
+          virtual_workers > 0 ? Train(plan, OptionsOf(plan), 0) : Trained();
+      for (const auto& [process, each] : outcome.alive) {
+        CAPTURE(process);
+        REQUIRE(each.error == "");
+        CHECK(each.result.steps == kSteps);
+        CheckCounted(each);
+        CheckVariables(each, outcome.alive.begin()->second);
+        if (virtual_workers > 0) CheckVariables(each, undisturbed);
+      }
+    }
+  }
 }
 
 TEST_CASE("too few that are left save what they have, and say so") {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/checkpoints/checkpoint.h"
@@ -231,6 +232,49 @@ TEST_CASE("what must be known of such a training") {
   RunContext run = ToyRun(2);
   run.steps = 4;
   CHECK(Trainer(scheduled, run, {}).Train().steps == 4);
+}
+
+TEST_CASE("it is told when evaluations are where epochs are not known") {
+  class Notes : public Reporter {
+   public:
+    void Note(std::string_view line) override { text.append(line) += '\n'; }
+    std::string text;
+  };
+  // Of 20 steps, or of 3 epochs of 5.
+  const auto check = [](double every, int64_t steps, const char* told,
+                        const std::vector<int64_t>& wanted) {
+    CAPTURE(every);
+    CAPTURE(steps);
+    Notes notes;
+    TrainingOptions options;
+    options.evaluate_every = every;
+    options.reporter = &notes;
+    RunContext run = ToyRun(3);
+    run.steps = steps;
+    TrainerSpec spec = Spec(110, false);
+    if (steps > 0) {
+      spec.input = [input = spec.input](const RunContext& of) {
+        const Dataset ends = input(of);
+        return of.training() ? ends.Repeat() : ends;
+      };
+    }
+    Trainer trainer(spec, run, options);
+    std::vector<int64_t> evaluations;
+    trainer.AddHook(std::make_unique<Evaluations>(&evaluations));
+    trainer.Train();
+    CHECK(evaluations == wanted);
+    const std::string text = notes.text;
+    if (told != nullptr) CHECK(Contains(text, told));
+    CHECK((text.find("--evaluate-every") != text.npos) == (told != nullptr));
+  };
+  check(0.25, 20,
+        "0.25: how many examples an epoch has is not known; "
+        "evaluations are every 5 of all 20 steps",
+        {5, 10, 15, 20});
+  check(2, 20, "at the end alone", {20});
+  check(1, 20, nullptr, {20});
+  check(0.5, 0, "at ends of epochs alone", {5, 10, 15});
+  check(2, 0, nullptr, {10, 15});
 }
 
 TEST_CASE("so many batches of passes of which nobody knows the size") {

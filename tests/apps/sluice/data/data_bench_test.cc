@@ -104,6 +104,8 @@ TEST_CASE("what cannot be read ends it") {
   CheckDataError({"bench", folder / "tars", "--part", "test"}, 1, "test");
   CheckDataError({"bench", folder / "tars", "--seconds", "0"}, 2, "--seconds");
   CheckDataError({"bench", folder / "tars", "--size", "0"}, 2, "--size");
+  CheckDataError({"bench", folder / "tars", "--size", "032"}, 2,
+                 "wanted a decimal number, got '032'");
   CheckDataError({"bench"}, 2, "where");
 }
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -237,6 +238,21 @@ TEST_CASE("a profile is a Chrome trace of the steps asked for") {
       rows_of(nlohmann::json::parse(second)["traceEvents"]);
   CHECK(rows.contains("wait"));
   CHECK(rows.contains("wait long"));
+}
+
+TEST_CASE("a training that goes on behind the traced steps leaves the trace") {
+  const TemporaryFolder folder;
+  const auto train = [&](double epochs) {
+    Trainer trainer(ToySpec(), ToyRun(epochs), {.log_dir = folder / "log"});
+    trainer.AddHook(std::make_unique<Profile>(3, 4, folder / "trace.json"));
+    trainer.Train();
+    std::ifstream file(folder / "trace.json");
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string trace = train(1);
+  CHECK(!trace.empty());
+  CHECK((train(1) == trace));  // nothing was left to do
+  CHECK((train(2) == trace));
 }
 
 #ifdef SLUICE_HAVE_PROTOBUF

@@ -3,16 +3,24 @@
 #include "models/train/hooks/save_checkpoints.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <memory>
+#include <optional>
+#include <set>
 #include <thread>
 
 #include "io/files/fault_file_system.h"
 #include "models/train/hooks/hooks.h"
 #include "tests/support/error_text.h"
+#include "tests/support/sentences.h"
+#include "tests/support/served_training.h"
 #include "tests/support/toy_training.h"
 
 namespace sluice {
@@ -173,6 +181,81 @@ TEST_CASE("by time") {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   CHECK(on.Reading().Steps()->size() >= 2);
+}
+
+// A disk on which each file takes its time, by a clock that else stands still.
+class SlowFileSystem : public FaultFileSystem {
+ public:
+  static constexpr std::chrono::seconds kTime{20};
+  Status Rename(const std::string& from, const std::string& to) override {
+    now = now.load() + kTime;
+    return FaultFileSystem::Rename(from, to);
+  }
+  std::atomic<std::chrono::steady_clock::duration> now{};
+};
+
+TEST_CASE("by time, counted from the end of a save that training waits for") {
+  SlowFileSystem files;
+  testing::Task task;
+  task.run = ToyRun(1);
+  task.run.batch_size = 12;  // ten steps an epoch
+  task.run.steps = 8;
+  task.spec = [](int) {
+    TrainerSpec spec = ToySpec();
+    spec.input = testing::Sentences;
+    spec.model = testing::Reader;
+    spec.optimizer = [](const RunContext&) { return testing::OfRows(0); };
+    return spec;
+  };
+  task.options = [](int) {
+    return TrainingOptions{.save_every = {.steps = 0, .seconds = 10},
+                           .evaluate_every = 0.5};
+  };
+  task.add_hooks = [&](Trainer& trainer) {
+    trainer.AddHook(std::make_unique<SaveCheckpoints>(
+        CheckpointManager::Open("log", {.files = &files}).ValueOrThrow(),
+        std::vector<const Hook*>(), [&files] {
+          return std::chrono::steady_clock::time_point(files.now.load());
+        }));
+  };
+  bool table = false;
+  task.after_step = [&](int, TrainingRun& run) {
+    table = run.IsTable("words/table");
+  };
+  const testing::Trained trained =
+      testing::TrainOn(1, 1, testing::kSync, task,
+                       [](TrainingServers& all) { all.cut_from = 1; })[0];
+  REQUIRE(trained.error == "");
+  CHECK(table);
+  CHECK(files.now.load() == 2 * SlowFileSystem::kTime);
+  const auto saved = CheckpointManager::ForReading("log", {.files = &files});
+  CHECK(*saved.Steps() == std::vector<int64_t>{5, 8});
+}
+
+TEST_CASE("a save that is waited for is as urgent as who waits") {
+  const auto niceness = [] {
+    return getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
+  };
+  for (const bool beside : {false, true}) {
+    CAPTURE(beside);
+    FaultFileSystem files;
+    CheckpointWriter writer(
+        CheckpointManager::Open("log", {.files = &files}).ValueOrThrow());
+    std::set<int> seen;
+    std::set<std::thread::id> threads;
+    const auto read = [&](int64_t, Tensor* rows) -> Status {
+      seen.insert(niceness());
+      threads.insert(std::this_thread::get_id());
+      std::fill_n(rows->data<float>(), rows->elements(), 1.0f);
+      return {};
+    };
+    Checkpoint checkpoint;
+    checkpoint.by_rows.push_back({"table", DType::kFloat32, {4, 2}, read});
+    writer.Start(std::move(checkpoint), {}, beside);
+    REQUIRE(writer.Wait().ok());
+    CHECK((threads == std::set{std::this_thread::get_id()}) == !beside);
+    if (!beside) CHECK(seen == std::set{niceness()});
+  }
 }
 
 TEST_CASE("an evaluation's save waits for the one under way") {

@@ -5,6 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
+#include <utility>
+#include <vector>
 
 #include "models/train/hooks/hooks.h"
 #include "models/train/values/hook_state.h"
@@ -51,11 +54,12 @@ class StopAt : public StopToken, public Hook {
   const TrainingRun* run_ = nullptr;
 };
 
-TrainingResult Train(const std::string& log, int patience,
-                     int64_t until = 1000) {
-  // Of epochs 1, 2, ...: the best is the third.
-  static const std::vector<double> values = {0.5, 0.6, 0.9, 0.8, 0.85,
-                                             0.7, 0.9, 0.2, 0.1, 0.1};
+// Of epochs 1, 2, ...: the best is the third.
+const std::vector<double> kValues = {0.5, 0.6, 0.9, 0.8, 0.85,
+                                     0.7, 0.9, 0.2, 0.1, 0.1};
+
+TrainingResult Train(const std::string& log, int patience, int64_t until = 1000,
+                     const std::vector<double>& values = kValues) {
   auto stop = std::make_unique<StopAt>(until);
   Trainer trainer(ToySpec(), ToyRun(10), {.log_dir = log, .stop = stop.get()});
   trainer.AddHook(std::make_unique<Judged>(patience, values));
@@ -77,6 +81,25 @@ TEST_CASE("early stopping counts on over interruptions anywhere") {
       if (result.stop_reason != "interrupted") break;
     }
     CHECK(result.steps == 70);
+    CHECK(Contains(result.stop_reason, "no better for 4 evaluations"));
+  }
+}
+
+TEST_CASE("early stopping keeps a best value that is infinite") {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::vector<double> unbeatable = kValues;
+  unbeatable[1] = kInfinity;
+  const std::vector<double> none(10, -kInfinity);
+  for (const auto& [values, steps] :
+       {std::pair(unbeatable, 60), std::pair(none, 50)}) {
+    TemporaryFolder folder;
+    CHECK(Train(folder / "whole", 4, 1000, values).steps == steps);
+    TrainingResult result;
+    for (int64_t until = 10; until < 100; until += 10) {
+      result = Train(folder / "pieces", 4, until, values);
+      if (result.stop_reason != "interrupted") break;
+    }
+    CHECK(result.steps == steps);
     CHECK(Contains(result.stop_reason, "no better for 4 evaluations"));
   }
 }
