@@ -1,8 +1,6 @@
 // The launcher: runs a program as the several processes of a job.
 #include <fmt/format.h>
 
-#include <fcntl.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -11,13 +9,13 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "apps/decimal_range.h"
 #include "apps/sluicerun/agent.h"
 #include "apps/sluicerun/certificates.h"
 #include "apps/sluicerun/emit.h"
@@ -25,7 +23,9 @@
 #include "apps/sluicerun/job.h"
 #include "apps/sluicerun/output.h"
 #include "apps/sluicerun/rank.h"
+#include "engine/standard_streams.h"
 #include "engine/status.h"
+#include "engine/text/arguments.h"
 
 namespace sluice::launcher {
 namespace {
@@ -82,7 +82,11 @@ constexpr char kHelp[] =
     "an exit code, ends the job as ever. A host that is gone takes its ranks "
     "along;\n"
     "those that come start there if it answers, else where there are free "
-    "slots. For\n"
+    "slots. With\n"
+    "--elastic MIN:MAX --hostfile FILE more are started, up to MAX, when FILE "
+    "has\n"
+    "changed and has free slots; a host that it has no more gets nobody new. "
+    "For\n"
     "trainings with --strategy ring.\n"
     "\n"
     "Ctrl-C, SIGTERM, SIGHUP and SIGQUIT are passed on to every rank, each "
@@ -108,26 +112,6 @@ int Fail(int code, const std::string& message) {
   std::fflush(stdout);
   Say(OneLine(message));
   return code;
-}
-
-// A pipe of ours that became descriptor 0, 1 or 2 would be taken for one of
-// the standard streams.
-void OpenStandardStreams() {
-  int descriptor = 0;
-  do {
-    descriptor = open("/dev/null", O_RDWR);
-  } while (descriptor >= 0 && descriptor <= STDERR_FILENO);
-  if (descriptor >= 0) close(descriptor);
-}
-
-std::string TextOfFile(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) {
-    throw Error(Code::kNotFound, fmt::format("'{}' cannot be read", path));
-  }
-  return text.str();
 }
 
 std::vector<std::string> Words(const std::string& text) {
@@ -180,23 +164,47 @@ void TakeSeconds(const std::vector<std::string>& command,
   }
 }
 
-// What is wrong with what was asked for; empty: nothing.
-std::string ElasticTrouble(const JobOptions& options, bool by_others) {
+// How many ranks the hosts are to have to begin with. Throws Error where they
+// have not the slots for them.
+int SizeOn(const JobOptions& options) {
+  const auto slots = static_cast<int>(SeatRanks(options.hosts, 0).size());
+  if (options.size > 0 || options.most == 0) {
+    return static_cast<int>(SeatRanks(options.hosts, options.size).size());
+  }
+  if (options.most > slots && !options.Grows()) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--elastic {}:{}: the hosts have {} slots; hosts "
+                            "that come later are read from --hostfile",
+                            options.least, options.most, slots));
+  }
+  return std::min(slots, options.most);
+}
+
+// What is wrong with what was asked for; empty: nothing. `counted`: by -n.
+std::string ElasticTrouble(const JobOptions& options, bool counted,
+                           bool by_others) {
   if (options.least == 0) return {};
   if (by_others || options.servers > 0) {
     return "--elastic is for ranks that sluicerun starts: not with --ps, "
            "--emit "
            "or --make-certificates";
   }
-  if (options.most > 0 && options.most != options.size) {
+  if (options.most > 0 && options.most != options.size &&
+      (counted || !options.Grows())) {
     return fmt::format(
-        "--elastic {}:{} and -n {}: as many are started as there "
-        "are at most",
+        "--elastic {}:{} and -n {}: as many are started as there are at most, "
+        "but for those of hosts that come later, which are read from "
+        "--hostfile, without -n",
         options.least, options.most, options.size);
   }
-  if (options.least > options.size) {
+  if (options.least > options.Most()) {
     return fmt::format("--elastic {}: of {} processes there are never so many",
-                       options.least, options.size);
+                       options.least, options.Most());
+  }
+  if (options.least > options.size) {
+    return fmt::format("--elastic {}:{}: {} has {} slots to begin with",
+                       options.least, options.most, options.hostfile,
+                       options.size);
   }
   return {};
 }
@@ -205,12 +213,12 @@ void AddOptions(CLI::App& app, JobOptions& options) {
   app.prefix_command();
   app.add_option("-n,--processes", options.size,
                  "Number of processes (of hosts: default all slots)")
-      ->check(CLI::Range(1, kMostProcesses));
+      ->check(DecimalRange(1, kMostProcesses));
   app.add_option("--ps", options.servers,
                  "Parameter servers beside these, for programs with --strategy "
                  "ps, which share out the variables and cut large ones by "
                  "rows; on the hosts in turn")
-      ->check(CLI::Range(1, kMostProcesses));
+      ->check(DecimalRange(1, kMostProcesses));
   CLI::Option* hosts = app.add_option_function<std::string>(
       "-H,--host",
       [&](const std::string& text) { options.hosts = ParseHosts(text); },
@@ -218,13 +226,18 @@ void AddOptions(CLI::App& app, JobOptions& options) {
   app.add_option_function<std::string>(
          "--hostfile",
          [&](const std::string& path) {
-           options.hosts = ParseHostFile(TextOfFile(path));
+           options.hosts = ReadHostFile(path);
+           options.hostfile = path;
          },
          "The hosts as a file in Open MPI's form, but that a host without "
          "slots=N counts one, not its cores")
       ->excludes(hosts);
+  app.add_option("--port", options.port,
+                 "Where the first process of each host listens, the others at "
+                 "those behind it (default: anywhere; pods: 4000, every one)")
+      ->check(DecimalRange(1024, 65535));
   app.add_option("--ssh-port", options.ssh.port, "Of the hosts' ssh")
-      ->check(CLI::Range(1, 65535));
+      ->check(DecimalRange(1, 65535));
   app.add_option_function<std::string>(
       "--ssh",
       [&](const std::string& text) { options.ssh.command = Words(text); },
@@ -253,17 +266,18 @@ void AddOptions(CLI::App& app, JobOptions& options) {
   app.add_option("--timeout-kill", options.timeout_kill,
                  "Seconds from SIGTERM to SIGKILL when the job is ended")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 86400.0));
+      ->check(DecimalRange(0.0, 86400.0));
   app.add_option("--max-restarts", options.max_restarts,
                  "How often the job, or a parameter server of it alone, is "
                  "started again where one has failed")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1000000));
+      ->check(DecimalRange(0, 1000000));
   app.add_option_function<std::string>(
          "--elastic",
          [&](const std::string& text) { ParseElastic(text, &options); },
          "Go on without ranks that are lost while so many are left: MIN, or "
-         "MIN:MAX for -n MAX")
+         "MIN:MAX for -n MAX; with --hostfile as many of MAX as it has slots "
+         "for, and others when it changes")
       ->type_name("MIN[:MAX]");
   app.add_flag("--pin", options.pin,
                "Give each process its share of the CPUs, neighbours by number");
@@ -297,22 +311,18 @@ void AddForOthers(CLI::App& app, ForOthers& others) {
          "NAME:/PATH, a persistentVolumeClaim in the container; several")
       ->allow_extra_args(false)
       ->needs(form);
-  app.add_option("--port", emit.port, "Where pods listen")
-      ->needs(form)
-      ->capture_default_str()
-      ->check(CLI::Range(1024, 65535));
   const auto asks = [&](const char* name, int* number, const char* what) {
     app.add_option(name, *number,
                    fmt::format("{} that each process asks for there", what))
         ->needs(form)
-        ->check(CLI::Range(1, 1 << 20));
+        ->check(DecimalRange(1, 1 << 20));
   };
   asks("--cpus", &emit.cpus, "CPUs");
   asks("--gpus", &emit.gpus, "NVIDIA's GPUs (of Kubernetes: each worker)");
   asks("--memory", &emit.memory, "GiB of memory");
   app.add_option("--valid-days", emit.days, "Of the certificates")
       ->capture_default_str()
-      ->check(CLI::Range(1, 3650));
+      ->check(DecimalRange(1, 3650));
 }
 
 int Printed() {
@@ -340,22 +350,37 @@ int Run(int argc, char** argv) {
     return Fail(kUsage,
                 std::string(error.what()) + "; sluicerun --help says more");
   }
-  if (options.size == 0) options.size = options.most;
+  options.command = app.remaining();
+  // The program's are its own.
+  const std::vector<std::string> own(
+      argv + 1, argv + argc - static_cast<int>(options.command.size()));
+  if (const auto empty = std::find_if(own.begin(), own.end(), HasEmptyValue);
+      empty != own.end()) {
+    return Fail(kUsage, fmt::format("{} has no value; sluicerun --help says "
+                                    "more",
+                                    *empty));
+  }
+  const bool counted = options.size > 0;
   if (options.hosts.empty()) {
+    if (!counted) options.size = options.most;
     if (options.size == 0) {
       return Fail(kUsage,
                   "--processes or --host is required; sluicerun --help "
                   "says more");
     }
   } else {
-    options.size =
-        static_cast<int>(SeatRanks(options.hosts, options.size).size());
+    options.size = SizeOn(options);
   }
   const bool by_others =
       !others.emit.form.empty() || !others.certificates.empty();
-  if (const std::string trouble = ElasticTrouble(options, by_others);
+  if (const std::string trouble = ElasticTrouble(options, counted, by_others);
       !trouble.empty()) {
     return Fail(kUsage, trouble + "; sluicerun --help says more");
+  }
+  if (options.port != 0 && options.hosts.empty() && others.emit.form.empty()) {
+    return Fail(kUsage,
+                "--port is for hosts and --emit: processes of this host alone "
+                "let nobody else in; sluicerun --help says more");
   }
   if (!others.emit.form.empty() &&
       (options.pin || !options.output_dir.empty())) {
@@ -371,7 +396,6 @@ int Run(int argc, char** argv) {
   if (options.ssh.program.empty()) {
     options.ssh.program = std::filesystem::read_symlink("/proc/self/exe");
   }
-  options.command = app.remaining();
   if (!options.command.empty() && options.command[0] == "--") {
     options.command.erase(options.command.begin());
   } else if (!options.command.empty() && options.command[0][0] == '-') {
@@ -404,7 +428,7 @@ int Run(int argc, char** argv) {
 
 int Main(int argc, char** argv) {
   try {
-    OpenStandardStreams();
+    OpenStandardStreams(/*usable=*/true);  // ranks inherit them
     if (argc == 2 && std::string_view(argv[1]) == "--agent") return RunAgent();
     return Run(argc, argv);
   } catch (const std::exception& error) {

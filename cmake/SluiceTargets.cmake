@@ -190,10 +190,34 @@ function(sluice_protobuf target)
   add_dependencies(${target} sluice_proto)
 endfunction()
 
+# sluice_join(<target>): with SLUICE_UNITY the files of a folder are compiled as
+# one, since headers are most of what there is to compile. What is local to a
+# file then needs a name that no other file of its folder has. Builds without,
+# those of other presets, say whether each includes what it uses.
+function(sluice_join target)
+  if(NOT SLUICE_UNITY)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cc$")
+  foreach(source ${sources})
+    cmake_path(ABSOLUTE_PATH source)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR}
+      OUTPUT_VARIABLE path)
+    cmake_path(GET path PARENT_PATH folder)
+    set_property(SOURCE ${source} TARGET_DIRECTORY ${target}
+      PROPERTY UNITY_GROUP ${folder})
+  endforeach()
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # g++ takes what a .cc includes for a header, whose types others could see.
+  target_compile_options(${target} PRIVATE
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endfunction()
+
 # sluice_sources(<target> <folder> [EXCEPT <room>]) adds every .cc inside a folder
-# and its rooms, but for one room, an expression, and for what sluice_isa_sources compiles. In
-# release builds only kernels, and the sums of collectives, are worth -O3; elsewhere it costs a
-# fifth of the compile time and buys nothing. models/cli has what its target says.
+# and its rooms, but for one room, an expression, and for what sluice_isa_sources
+# compiles.
 function(sluice_sources target folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS
     ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
@@ -203,12 +227,12 @@ function(sluice_sources target folder)
     list(FILTER sources EXCLUDE REGEX "/${arg_EXCEPT}/")
   endif()
   target_sources(${target} PRIVATE ${sources})
-  if(NOT folder MATCHES "^(kernels|models/cli)")
-    set(plain ${sources})
-    list(FILTER plain EXCLUDE REGEX "/dist/collective/reduce\\.cc$")
-    set_property(SOURCE ${plain} TARGET_DIRECTORY ${target}
-      APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
-  endif()
+  # Only these are worth -O3; elsewhere it costs a fifth of the compile time and
+  # buys nothing.
+  set(hot ${sources})
+  list(FILTER hot INCLUDE REGEX "/(kernels/|dist/collective/reduce\\.cc$)")
+  set_property(SOURCE ${hot} TARGET_DIRECTORY ${target}
+    APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
   # std::string::resize_and_overwrite; the file does without where it must.
   set(newer ${PROJECT_SOURCE_DIR}/io/files/grow_text.cc)
   if(newer IN_LIST sources AND cxx_std_23 IN_LIST CMAKE_CXX_COMPILE_FEATURES)

@@ -244,7 +244,7 @@ Status ReadPlace(LaunchInfo* info) {
 
 Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
   // SLUICE_COORDINATOR alone is a user's word to another launcher, and so is
-  // what ServersReturn reads.
+  // what OwnPort and ServersReturn read.
   const std::vector<const char*> names = {
       kSize,    kRank,          kLocalSize, kLocalRank, kPinned,  kListenFd,
       kTokenFd, kCredentialsFd, kServers,   kServer,    kRosterFd};
@@ -256,6 +256,7 @@ Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
     SLUICE_RETURN_IF_ERROR(ReadServersPlace(&info));
   } else {
     SLUICE_RETURN_IF_ERROR(ReadPlace(&info));
+    SLUICE_ASSIGN_OR_RETURN(info.own_port, OwnPort(info.local_rank));
     if (IsSet(kServers)) {
       SLUICE_RETURN_IF_ERROR(ReadServers(&info));
       SLUICE_RETURN_IF_ERROR(CheckSet({kTokenFd}));

@@ -36,16 +36,20 @@
 //                                          this one
 //   SLUICE_JOB                             what the job is called, each time
 //                                          that it is started; of any launcher
+//   SLUICE_FIRST_PORT                      where the process with local rank 0
+//                                          listens, the others at the ports
+//                                          behind it; not set: anywhere
 //
 // Where none of these is set, other launchers are asked: SLUICE_CONFIG or
 // TF_CONFIG (cluster_spec.h), the variables of Open MPI's mpirun or Slurm's
 // srun. Then the secrets are the user's: SLUICE_CERTIFICATES, or
 // SLUICE_TOKEN_FILE with the path of a file of 32 to 64 characters, which only
 // its owner may read; SLUICE_COORDINATOR says where to meet where the launcher
-// does not; and SLUICE_SERVERS_RETURN is as above.
+// does not; SLUICE_SERVERS_RETURN and, but for lists of addresses,
+// SLUICE_FIRST_PORT are as above.
 //
 // A host that is an IPv6 address is in brackets: [::1]:4000. All are set, but
-// for SLUICE_PINNED, the last nine, the listener of other ranks than 0 and,
+// for SLUICE_PINNED, the last ten, the listener of other ranks than 0 and,
 // where SLUICE_SIZE is 1, coordinator, listener and, without servers, token. A
 // server has no ranks and no coordinator.
 #ifndef SLUICE_DIST_LAUNCH_INFO_H_
@@ -75,10 +79,11 @@ struct LaunchInfo {
   // one process may have none of the rest.
   std::string host;
   int port = 0;
-  // Rank 0's, which belongs to who joins; below 0: it listens there itself.
+  // Rank 0's, of a part of a job any rank's, which belongs to who joins; below
+  // 0: it listens itself.
   int listen_fd = -1;
-  // Where another rank is to listen, 0: anywhere; a server without listen_fd
-  // listens where `servers` has it.
+  // Where this process listens, for one group after another; 0: anywhere. A
+  // server without listen_fd listens where `servers` has it.
   int own_port = 0;
   std::string token;  // what processes of this job know, and no other
   std::optional<Credentials> credentials;
@@ -93,6 +98,7 @@ struct LaunchInfo {
   uint32_t epoch = 1;      // of the membership
   // Which host this is, where that is not known by its address.
   std::string node;
+  std::string group;  // a part of the job (Group::Split); empty: all of it
   // Of a part of a job (Group::Split), or of what is left of one: which of the
   // job's ranks its ranks are, which is what certificates say; how many those
   // are, and how many of their processes are on this host. Empty: all of the

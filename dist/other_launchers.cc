@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <limits>
 #include <string>
@@ -19,13 +20,13 @@ namespace sluice::dist {
 namespace {
 
 // Empty where it is not set.
-std::string Variable(const char* name) {
+std::string VariableText(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 
 Result<bool> Switch(const char* name) {
-  const std::string said = Variable(name);
+  const std::string said = VariableText(name);
   if (said == "1") return true;
   if (said == "0" || std::getenv(name) == nullptr) return false;
   return InvalidArgument(fmt::format("{}={} is neither 0 nor 1", name, said));
@@ -33,7 +34,7 @@ Result<bool> Switch(const char* name) {
 
 template <typename T>
 Result<T> Number(const char* name, T least) {
-  const std::string text = Variable(name);
+  const std::string text = VariableText(name);
   T value = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
@@ -60,7 +61,7 @@ Status ReadSecrets(const ClusterSpec& spec, LaunchInfo* info) {
     SLUICE_ASSIGN_OR_RETURN(
         info->credentials,
         ReadCredentialFiles(spec.authority, spec.certificate, spec.key));
-  } else if (const std::string folder = Variable("SLUICE_CERTIFICATES");
+  } else if (const std::string folder = VariableText("SLUICE_CERTIFICATES");
              !folder.empty()) {
     SLUICE_ASSIGN_OR_RETURN(
         info->credentials,
@@ -69,7 +70,7 @@ Status ReadSecrets(const ClusterSpec& spec, LaunchInfo* info) {
   }
   SLUICE_ASSIGN_OR_RETURN(info->allow_plaintext, PlaintextAllowed());
   std::string path = spec.token_file;
-  if (path.empty()) path = Variable("SLUICE_TOKEN_FILE");
+  if (path.empty()) path = VariableText("SLUICE_TOKEN_FILE");
   if (!path.empty()) {
     SLUICE_ASSIGN_OR_RETURN(info->token, ReadTokenFile(path));
   }
@@ -89,7 +90,7 @@ Status ReadServers(const ClusterSpec& spec, LaunchInfo* info) {
 
 // SLUICE_CONFIG and TF_CONFIG. The ring's first is where the others meet.
 Result<LaunchInfo> FromSpec(const char* name) {
-  Result<ClusterSpec> spec = ParseClusterSpec(Variable(name));
+  Result<ClusterSpec> spec = ParseClusterSpec(VariableText(name));
   if (!spec.ok()) return spec.status().WithContext(name);
   LaunchInfo info;
   info.evaluates = spec->type == kEvaluatorJob;
@@ -119,25 +120,30 @@ Result<LaunchInfo> FromSpec(const char* name) {
   return info;
 }
 
-// Where rank 0 listens, which neither of these launchers says: `first` is its
-// host, or empty where that is not known; `job` is a number of the job's.
+// Where this process and rank 0 listen, which neither of these launchers says:
+// `first` is rank 0's host, or empty where that is not known; `job` is a number
+// of the job's.
 Status Meet(std::string_view who, const std::string& first, uint64_t job,
             LaunchInfo* info) {
   if (info->size == 1) return {};
-  if (const std::string given = Variable("SLUICE_COORDINATOR");
+  SLUICE_ASSIGN_OR_RETURN(info->own_port, OwnPort(info->local_rank));
+  if (const std::string given = VariableText("SLUICE_COORDINATOR");
       !given.empty()) {
     SLUICE_ASSIGN_OR_RETURN(const TaskAddress at, ParseTaskAddress(given));
     info->host = at.host;
     info->port = at.port;
   } else if (!first.empty()) {
     info->host = first;
-    info->port = 20'000 + static_cast<int>(job % 10'000);
+    // Rank 0 is the first of its host.
+    info->port = info->own_port != 0 ? info->own_port - info->local_rank
+                                     : 20'000 + static_cast<int>(job % 10'000);
   } else {
     return InvalidArgument(
         fmt::format("{} does not say where rank 0 is: set "
                     "SLUICE_COORDINATOR=host:port, the same for all",
                     who));
   }
+  if (info->rank == 0) info->own_port = info->port;
   return ReadSecrets({}, info);
 }
 
@@ -151,7 +157,7 @@ Result<LaunchInfo> FromOpenMpi() {
   SLUICE_ASSIGN_OR_RETURN(info.local_rank,
                           Number("OMPI_COMM_WORLD_LOCAL_RANK", 0));
   SLUICE_RETURN_IF_ERROR(CheckPlace(info, "Open MPI"));
-  const std::string job = Variable("PMIX_NAMESPACE");
+  const std::string job = VariableText("PMIX_NAMESPACE");
   const bool here = info.local_size == info.size && !job.empty();
   SLUICE_RETURN_IF_ERROR(
       Meet("Open MPI", here ? "127.0.0.1" : "", Key(job), &info));
@@ -201,15 +207,15 @@ Result<LaunchInfo> FromSlurm() {
   SLUICE_ASSIGN_OR_RETURN(info.rank, Number("SLURM_PROCID", 0));
   SLUICE_ASSIGN_OR_RETURN(info.local_rank, Number("SLURM_LOCALID", 0));
   SLUICE_ASSIGN_OR_RETURN(const int node, Number("SLURM_NODEID", 0));
-  info.local_size = OfNode(Variable("SLURM_STEP_TASKS_PER_NODE"), node);
+  info.local_size = OfNode(VariableText("SLURM_STEP_TASKS_PER_NODE"), node);
   SLUICE_RETURN_IF_ERROR(CheckPlace(info, "Slurm"));
   // Steps of special kinds have the largest numbers of 32 bits.
   constexpr uint64_t kAny = 0;
   SLUICE_ASSIGN_OR_RETURN(const uint64_t job, Number("SLURM_JOB_ID", kAny));
   SLUICE_ASSIGN_OR_RETURN(const uint64_t step, Number("SLURM_STEP_ID", kAny));
-  SLUICE_RETURN_IF_ERROR(Meet("Slurm",
-                              FirstOfNodeList(Variable("SLURM_STEP_NODELIST")),
-                              job * 31 + step, &info));
+  SLUICE_RETURN_IF_ERROR(
+      Meet("Slurm", FirstOfNodeList(VariableText("SLURM_STEP_NODELIST")),
+           job * 31 + step, &info));
   return info;
 }
 
@@ -221,6 +227,19 @@ Result<bool> PlaintextAllowed() {
 
 Result<bool> ServersReturn() {
   return Switch("SLUICE_SERVERS_RETURN");
+}
+
+Result<int> OwnPort(int local_rank) {
+  // SLUICE_PORT is set by Kubernetes where there is a Service named "sluice".
+  constexpr const char* kPort = "SLUICE_FIRST_PORT";
+  constexpr int64_t kLast = 65535;
+  if (std::getenv(kPort) == nullptr) return 0;
+  SLUICE_ASSIGN_OR_RETURN(const int first, Number(kPort, 1));
+  const int64_t own = int64_t{first} + local_rank;
+  if (own <= kLast) return static_cast<int>(own);
+  return InvalidArgument(
+      fmt::format("{}={} puts local rank {} at port {}, of which there are {}",
+                  kPort, first, local_rank, own, kLast));
 }
 
 Result<std::optional<LaunchInfo>> ReadOtherLaunchers() {

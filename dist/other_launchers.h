@@ -19,6 +19,10 @@ Result<std::optional<LaunchInfo>> ReadOtherLaunchers();
 Result<bool> PlaintextAllowed();
 Result<bool> ServersReturn();
 
+// Where the process with this local rank is to listen by SLUICE_FIRST_PORT,
+// whoever has set it; 0: it is not set. kInvalidArgument where that is no port.
+Result<int> OwnPort(int local_rank);
+
 }  // namespace sluice::dist
 
 #endif  // SLUICE_DIST_OTHER_LAUNCHERS_H_

@@ -230,17 +230,23 @@ struct Symbols {
   std::map<std::string, std::string> defined;           // source by symbol
   std::map<std::string, std::set<std::string>> needed;  // symbols by source
 
-  // "…/sluice.dir/engine/kernel.cc.o: _ZN6sluice… T 0 0"
+  // "…/sluice.dir/engine/kernel.cc.o: _ZN6sluice… T 0 0", or, with
+  // SLUICE_UNITY, "…/sluice.dir/Unity/unity_engine_cxx.cxx.o: …"
   void Add(const std::string& line) {
     std::istringstream words(line);
     std::string object, symbol, kind;
     if (!(words >> object >> symbol >> kind)) return;
     const size_t begin = object.find(".dir/"), end = object.rfind(".o:");
     if (begin == std::string::npos || end == std::string::npos) return;
-    const std::string source =
-        fs::path(object.substr(begin + 5, end - begin - 5))
-            .lexically_normal()
-            .string();
+    std::string source = fs::path(object.substr(begin + 5, end - begin - 5))
+                             .lexically_normal()
+                             .string();
+    const std::string_view joined = "Unity/unity_", behind = "_cxx.cxx";
+    if (source.starts_with(joined) && source.ends_with(behind)) {
+      source = source.substr(joined.size(),
+                             source.size() - joined.size() - behind.size()) +
+               "/*";
+    }
     if (kind == "U") needed[source].insert(symbol);
     // Weak ones, of templates and inline functions, are everybody's.
     if (std::string_view("TDBRG").find(kind) != std::string_view::npos) {
@@ -300,7 +306,7 @@ TEST_CASE("a definition in a room above is found") {
   symbols.Add("x/sluice.dir/graph/c.cc.o: F T 0 0");
   CHECK(symbols.Violations() ==
         Lines{"engine/a.cc needs F, which graph/c.cc defines"});
-  symbols.Add("x/sluice.dir/graph/passes/d.cc.o: G U");
+  symbols.Add("x/sluice.dir/Unity/unity_graph/passes_cxx.cxx.o: G U");
   symbols.Add("x/sluice.dir/graph/compile/e.cc.o: G T 0 0");
   CHECK(symbols.Violations().size() == 2);
 }

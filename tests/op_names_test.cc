@@ -63,7 +63,7 @@ const std::map<std::string, Matcher>& Matchers() {
       {"kernels/cuda/ops/conv/pool.cu", {6, kLaunchers}},
       {"kernels/cuda/ops/elementwise/elementwise.cu", {1, kScalars}},
       {"kernels/cuda/ops/random.cu", {4, kLaunchers}},
-      {"kernels/cuda/ops/reduce/reduce.cu", {7, kLaunchers}},
+      {"kernels/cuda/ops/reduce/reduce.cu", {8, kLaunchers}},
       {"kernels/cuda/ops/reduce/reduce_integer.cu", {6, kLaunchers}},
       {"kernels/cuda/ops/reduce/softmax.cu", {2, kLaunchers}},
   };

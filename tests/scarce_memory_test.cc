@@ -342,6 +342,29 @@ TEST_CASE("no memory for what is read or computed is an error, not thrown") {
   }
 }
 
+// A checkpoint may be most of what there is memory for.
+TEST_CASE("tensors of a file take no memory beside their own") {
+  const Inputs in;
+  const std::string tensors = in.path("one"), checkpoint = in.path("saved");
+  ThrowIfError(
+      WriteSafetensors(tensors, std::vector<NamedTensor>{{"a", in.floats}}));
+  Checkpoint saved;
+  saved.tensors = {{"a", in.floats}};
+  ThrowIfError(WriteCheckpoint(checkpoint, saved));
+  const auto large_allocations = [](const Call& call) {
+    testing::scarce_bytes = kLarge;
+    allocations_left = 100;
+    const Status status = call();
+    const int64_t left = std::exchange(allocations_left, -1);
+    REQUIRE(status.ok());
+    return 100 - left;
+  };
+  CHECK(large_allocations([&] { return ReadSafetensors(tensors).status(); }) ==
+        1);
+  CHECK(large_allocations(
+            [&] { return ReadCheckpoint(checkpoint).status(); }) == 1);
+}
+
 // Which is not what a damaged record is.
 TEST_CASE("a cache forgets no example that there was no memory for") {
   const Inputs in;

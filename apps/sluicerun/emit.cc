@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "apps/sluicerun/certificates.h"
+#include "apps/sluicerun/rank.h"
 #include "dist/net/credentials.h"
 #include "engine/status.h"
 
@@ -16,7 +18,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kCertificates[] = "/etc/sluice/certificates";
+constexpr char kSecrets[] = "/etc/sluice/secrets";
+// A pod has all ports to itself.
+constexpr int kPort = 4000;
 
 // Kubernetes' names: a label of RFC 1123.
 bool IsLabel(std::string_view text) {
@@ -82,8 +86,34 @@ std::string Cluster(const std::vector<Pods>& kinds, const std::string& service,
   return cluster;
 }
 
+// By what the processes know each other: what each is told, and the files that
+// it is told of, in kSecrets.
+struct JobSecrets {
+  std::vector<std::pair<const char*, std::string>> variables;
+  CertificateFiles files;
+};
+
+JobSecrets SecretsOf(const EmitOptions& options, const JobOptions& job) {
+  JobSecrets secrets;
+  if (!job.allow_plaintext) {
+    secrets.variables.emplace_back("SLUICE_CERTIFICATES", kSecrets);
+    secrets.files =
+        job.certificates.empty()
+            ? NewCertificates(job.size, job.servers, options.days)
+            : ReadCertificates(job.certificates, job.size, job.servers);
+    return secrets;
+  }
+  secrets.variables.emplace_back("SLUICE_ALLOW_PLAINTEXT", "1");
+  if (!IsSeveral(job)) return secrets;
+  secrets.variables.emplace_back("SLUICE_TOKEN_FILE",
+                                 fmt::format("{}/token", kSecrets));
+  secrets.files.emplace_back("token", NewToken());
+  return secrets;
+}
+
 // Who a pod is, by its index.
-Json Environment(const Pods& pods, const std::string& cluster, bool certified) {
+Json Environment(const Pods& pods, const std::string& cluster,
+                 const JobSecrets& secrets) {
   Json variables = {
       VariableOf("INDEX",
                  "metadata.annotations['batch.kubernetes.io/"
@@ -94,8 +124,9 @@ Json Environment(const Pods& pods, const std::string& cluster, bool certified) {
                            cluster, pods.role)),
       VariableOf("SLUICE_JOB",
                  "metadata.labels['batch.kubernetes.io/controller-uid']")};
-  variables.push_back(certified ? Variable("SLUICE_CERTIFICATES", kCertificates)
-                                : Variable("SLUICE_ALLOW_PLAINTEXT", "1"));
+  for (const auto& [name, value] : secrets.variables) {
+    variables.push_back(Variable(name, value));
+  }
   return variables;
 }
 
@@ -146,6 +177,10 @@ Json IndexedJob(const Pods& pods, const std::string& service, int max_restarts,
 
 }  // namespace
 
+bool IsSeveral(const JobOptions& job) {
+  return job.size > 1 || job.servers > 0;
+}
+
 std::string NameOf(const EmitOptions& options, const JobOptions& job) {
   if (!options.name.empty()) return options.name;
   const std::string& program = job.command[0];
@@ -172,22 +207,17 @@ std::string KubernetesManifest(const EmitOptions& options,
     throw Error(Code::kInvalidArgument,
                 "--emit kubernetes wants --image, the container's");
   }
-  const bool certified = !job.allow_plaintext;
+  const JobSecrets secrets = SecretsOf(options, job);
   Json mounts = Json::array(), volumes = Json::array(), items = Json::array();
-  if (certified) {
-    mounts.push_back({{"name", "certificates"},
-                      {"mountPath", kCertificates},
-                      {"readOnly", true}});
-    // 0400: a key is its owner's alone.
+  if (!secrets.files.empty()) {
+    mounts.push_back(
+        {{"name", "secrets"}, {"mountPath", kSecrets}, {"readOnly", true}});
+    // 0400: a key, or token, is its owner's alone.
     volumes.push_back(
-        {{"name", "certificates"},
+        {{"name", "secrets"},
          {"secret", {{"secretName", name}, {"defaultMode", 256}}}});
     Json data = Json::object();
-    const CertificateFiles files =
-        job.certificates.empty()
-            ? NewCertificates(job.size, job.servers, options.days)
-            : ReadCertificates(job.certificates, job.size, job.servers);
-    for (const auto& [file, text] : files) data[file] = text;
+    for (const auto& [file, text] : secrets.files) data[file] = text;
     items.push_back({{"apiVersion", "v1"},
                      {"kind", "Secret"},
                      {"metadata", Named(name, name)},
@@ -211,13 +241,14 @@ std::string KubernetesManifest(const EmitOptions& options,
                     {{"clusterIP", "None"},
                      {"publishNotReadyAddresses", true},
                      {"selector", {{"app", name}}}}}});
-  const std::string cluster = Cluster(kinds, name, options.port);
+  const std::string cluster =
+      Cluster(kinds, name, job.port == 0 ? kPort : job.port);
   for (const Pods& pods : kinds) {
     const bool works = pods.role == dist::kWorkerRole;
     const Json container = {{"name", pods.role},
                             {"image", options.image},
                             {"command", command},
-                            {"env", Environment(pods, cluster, certified)},
+                            {"env", Environment(pods, cluster, secrets)},
                             {"resources", Resources(options, works)},
                             {"volumeMounts", mounts}};
     items.push_back(

@@ -13,8 +13,9 @@ namespace {
 // Of a step with parameter servers: what each task of srun's does first, with
 // their number and the program's words. The tasks of a node are next to each
 // other in the cluster, whichever order Slurm numbers them in, so that all come
-// to the same one. Ports are chosen as in dist/other_launchers.cc, a node's
-// follow one another. What Slurm says of a rank is taken away: it is another.
+// to the same one. Ports are those of the user's SLUICE_FIRST_PORT or chosen as
+// in dist/other_launchers.cc, a node's follow one another. What Slurm says of a
+// rank is taken away: it is another.
 constexpr char kTask[] =
     R"(# A task as one of the cluster: a node's last ones are parameter servers,
 # which are dealt to the nodes in turn, the others workers.
@@ -45,6 +46,7 @@ task() {
         own="{\"type\":\"$kind\",\"index\":${count[$kind]}}"
       fi
       port=$((20000 + (SLURM_JOB_ID * 31 + SLURM_STEP_ID + i) % 10000))
+      [[ ! -v SLUICE_FIRST_PORT ]] || port=$((SLUICE_FIRST_PORT + i))
       at[$kind]+="${at[$kind]:+,}\"${nodes[node]}:$port\""
       count[$kind]=$((count[$kind] + 1))
     done
@@ -74,20 +76,30 @@ std::string Resources(const EmitOptions& options) {
 }
 
 std::string Secrets(const EmitOptions& options, const JobOptions& job) {
-  if (job.allow_plaintext) return "export SLUICE_ALLOW_PLAINTEXT=1\n";
   if (!job.certificates.empty()) {
     return fmt::format("export SLUICE_CERTIFICATES={}\n",
                        Quoted(job.certificates));
   }
+  std::string lines;
+  if (job.allow_plaintext) lines += "export SLUICE_ALLOW_PLAINTEXT=1\n";
+  if (job.allow_plaintext && !IsSeveral(job)) return lines;
+  lines +=
+      "# What the processes know each other by, where every node finds it.\n"
+      "folder=$(mktemp -d \"$PWD/.sluice-secrets-XXXXXX\")\n"
+      "trap 'rm -rf \"$folder\"' EXIT\n";
+  if (job.allow_plaintext) {
+    return lines +
+           "(umask 077; od -An -v -N32 -tx1 /dev/urandom | tr -d ' \\n' "
+           ">\"$folder/token\")\n"
+           "export SLUICE_TOKEN_FILE=$folder/token\n";
+  }
   const std::string servers =
       job.servers == 0 ? "" : fmt::format(" --ps {}", job.servers);
-  return fmt::format(
-      "# What the processes know each other by, where every node finds it.\n"
-      "folder=$(mktemp -d \"$PWD/.sluice-certificates-XXXXXX\")\n"
-      "trap 'rm -rf \"$folder\"' EXIT\n"
-      "{} -n {}{} --make-certificates \"$folder\" --valid-days {}\n"
-      "export SLUICE_CERTIFICATES=$folder\n",
-      Quoted(job.ssh.program), job.size, servers, options.days);
+  return lines +
+         fmt::format(
+             "{} -n {}{} --make-certificates \"$folder\" --valid-days {}\n"
+             "export SLUICE_CERTIFICATES=$folder\n",
+             Quoted(job.ssh.program), job.size, servers, options.days);
 }
 
 }  // namespace
@@ -110,10 +122,16 @@ std::string SlurmScript(const EmitOptions& options, const JobOptions& job) {
       name, tasks);
   script += Resources(options) + "set -eu\n";
   script += Secrets(options, job);
+  if (job.port != 0) {
+    script += fmt::format("export SLUICE_FIRST_PORT={}\n", job.port);
+  }
   std::string step = "srun --kill-on-bad-exit=1";
   if (options.cpus > 0) {  // which steps do not take from the job
     step += fmt::format(" --cpus-per-task={}", options.cpus);
   }
+  // Else --gpus-per-task has each task see its own alone, as /gpu:0, where
+  // --device /gpu takes that of its number on the node.
+  if (options.gpus > 0) step += " --gpu-bind=none";
   if (job.servers > 0) {
     script += kTask;
     step += fmt::format(

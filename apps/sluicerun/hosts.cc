@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
 
 #include "engine/status.h"
 
@@ -102,6 +106,16 @@ void ParseLine(std::string_view line, std::vector<Host>& hosts) {
   AddTo(hosts, CheckName(name, whole), slots);
 }
 
+std::string TextOfFile(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) {
+    throw Error(Code::kNotFound, fmt::format("'{}' cannot be read", path));
+  }
+  return text.str();
+}
+
 }  // namespace
 
 std::vector<Host> ParseHosts(std::string_view text) {
@@ -126,6 +140,30 @@ std::vector<Host> ParseHostFile(std::string_view text) {
   return hosts;
 }
 
+std::vector<Host> ReadHostFile(const std::string& path) {
+  return ParseHostFile(TextOfFile(path));
+}
+
+std::optional<std::vector<Host>> HostFile::Changed() {
+  std::error_code error;
+  const std::filesystem::file_status status =
+      std::filesystem::status(path_, error);
+  if (exists(status) && !is_regular_file(status)) return std::nullopt;
+  try {
+    std::string text = TextOfFile(path_);
+    if (text == text_) return std::nullopt;
+    text_ = std::move(text);
+    std::vector<Host> hosts = ParseHostFile(*text_);
+    trouble_.clear();
+    return hosts;
+  } catch (const Error& failure) {
+    const std::string trouble = fmt::format(
+        "{}: {}; the hosts stay those of before", path_, failure.what());
+    if (trouble != std::exchange(trouble_, trouble)) say_(trouble);
+  }
+  return std::nullopt;
+}
+
 std::vector<Seat> SeatRanks(const std::vector<Host>& hosts, int size) {
   int slots = 0;
   for (const Host& host : hosts) slots += host.slots;
@@ -140,6 +178,23 @@ std::vector<Seat> SeatRanks(const std::vector<Host>& hosts, int size) {
     for (int k = 0; k < here; ++k) seats.push_back({i, k, here});
   }
   return seats;
+}
+
+std::optional<Seat> FreeSeat(const std::vector<Host>& hosts,
+                             const std::vector<Seat>& taken,
+                             const std::set<size_t>& silent, int most) {
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    if (silent.contains(i)) continue;
+    const int slots = std::min(hosts[i].slots, most);
+    for (int local = 0; local < slots; ++local) {
+      const bool free =
+          std::none_of(taken.begin(), taken.end(), [&](const Seat& seat) {
+            return seat.host == i && seat.local_rank == local;
+          });
+      if (free) return Seat{i, local, slots};
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace sluice::launcher

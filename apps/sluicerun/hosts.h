@@ -2,8 +2,13 @@
 #ifndef SLUICE_APPS_SLUICERUN_HOSTS_H_
 #define SLUICE_APPS_SLUICERUN_HOSTS_H_
 
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace sluice::launcher {
@@ -26,6 +31,28 @@ std::vector<Host> ParseHosts(std::string_view text);
 // begin with '#'. Without slots it is 1: there all of the host's cores, which
 // would have to be asked for.
 std::vector<Host> ParseHostFile(std::string_view text);
+// Of the file of this name. Throws Error, also where it cannot be read.
+std::vector<Host> ReadHostFile(const std::string& path);
+
+// A hostfile that others write while the job runs: in place, or another in its
+// place under the same name.
+class HostFile {
+ public:
+  // Of which nothing is known yet. `say` is told, in a line and once, why there
+  // are no hosts of it.
+  HostFile(std::string path, std::function<void(const std::string&)> say)
+      : path_(std::move(path)), say_(std::move(say)) {}
+
+  // Its hosts, where its text is another than before. One that cannot be read,
+  // or is no hostfile, is no change; nor is what can be read but once, a pipe.
+  std::optional<std::vector<Host>> Changed();
+
+ private:
+  const std::string path_;
+  const std::function<void(const std::string&)> say_;
+  std::optional<std::string> text_;  // the last one, whatever it was
+  std::string trouble_;              // that was said
+};
 
 // Where a rank runs.
 struct Seat {
@@ -35,6 +62,12 @@ struct Seat {
 // Fills the hosts in order with so many ranks; 0: all slots. Throws Error where
 // there are fewer slots.
 std::vector<Seat> SeatRanks(const std::vector<Host>& hosts, int size);
+// The first free slot beside those that are taken, of which a host has `most`
+// at most; none on hosts that are silent, by their place in the list. nullopt
+// where there is none.
+std::optional<Seat> FreeSeat(const std::vector<Host>& hosts,
+                             const std::vector<Seat>& taken,
+                             const std::set<size_t>& silent, int most);
 
 }  // namespace sluice::launcher
 

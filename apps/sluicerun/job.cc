@@ -15,8 +15,11 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "apps/sluicerun/output.h"
 #include "apps/sluicerun/rank.h"
@@ -68,7 +71,7 @@ class Outputs {
       OpenFile(name + ".out");
       OpenFile(name + ".err");
     };
-    for (int rank = 0; rank < options.size; ++rank) {
+    for (int rank = 0; rank < options.Most(); ++rank) {
       open_both(fmt::format("rank-{}", rank));
     }
     for (int server = 0; server < options.servers; ++server) {
@@ -81,7 +84,7 @@ class Outputs {
   }
   Stream OfServer(int server, dist::Descriptor pipe, bool is_error,
                   Tail* tail) {
-    return Of(options_.size + server, fmt::format("ps {}", server),
+    return Of(options_.Most() + server, fmt::format("ps {}", server),
               std::move(pipe), is_error, tail);
   }
 
@@ -204,6 +207,10 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
               : *restarts == options.max_restarts || Hopeless(*ended.code)) {
       return std::nullopt;
     }
+    if (!moves && !ended.serves() && !starting.Listed(ended.rank) &&
+        !starting.SeatAnew(ended.rank)) {
+      return std::nullopt;
+    }
     Started started = ended.serves() ? starting.StartServer(ended.server)
                                      : starting.Start(ended.rank);
     if (started.error != 0) return std::nullopt;
@@ -219,10 +226,42 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
     RunningRank other = ended.serves()
                             ? running_server(ended.server, std::move(started))
                             : running_rank(ended.rank, std::move(started));
-    other.replaces = true;
+    other.comes_later = true;
     return other;
   };
   supervisor.SetReplace(replace);
+  HostFile hostfile(options.hostfile, Say);
+  // Where the hosts have become others: those that are missing, which are no
+  // restarts, as far as there are slots.
+  const auto grow =
+      [&](const std::set<int>& running) -> std::vector<RunningRank> {
+    std::vector<RunningRank> others;
+    const auto hosts = hostfile.Changed();
+    if (!hosts) return others;
+    starting.SetHosts(*hosts);
+    std::vector<int> missing;
+    for (int rank = 0; rank < options.Most(); ++rank) {
+      if (running.contains(rank)) continue;
+      starting.Lost(rank);
+      missing.push_back(rank);
+    }
+    for (const int rank : missing) {
+      if (!starting.SeatAnew(rank)) break;
+      Started started = starting.Start(rank);
+      if (started.error != 0) {
+        starting.Lost(rank);
+        Say(fmt::format("{} cannot be started: {}", starting.NameOf(rank),
+                        ErrorText(started.error)));
+        break;
+      }
+      Say(fmt::format("{} is started ({} has changed)", starting.NameOf(rank),
+                      options.hostfile));
+      others.push_back(running_rank(rank, std::move(started)));
+      others.back().comes_later = true;
+    }
+    return others;
+  };
+  if (options.Grows()) supervisor.SetGrow(grow);
   for (int rank = 0; all && rank < options.size; ++rank) {
     Started started = starting.Start(rank);
     if (started.error != 0) {
@@ -255,6 +294,24 @@ std::optional<int> WaitUnlessTold(std::chrono::seconds time,
   }
 }
 
+// Of a job that grows: the hosts that its file lists by now, where it makes
+// sense and they are enough.
+void TakeHosts(JobOptions* options) {
+  std::optional<std::vector<Host>> hosts =
+      HostFile(options->hostfile, Say).Changed();
+  if (!hosts) return;
+  const auto slots = static_cast<int>(SeatRanks(*hosts, 0).size());
+  if (slots < options->least) {
+    Say(
+        fmt::format("{}: {} slots, of at least {} processes; the hosts stay "
+                    "those of before",
+                    options->hostfile, slots, options->least));
+    return;
+  }
+  options->hosts = *std::move(hosts);
+  options->size = std::min(slots, options->most);
+}
+
 }  // namespace
 
 int RunJob(const JobOptions& options) {
@@ -262,9 +319,10 @@ int RunJob(const JobOptions& options) {
   const MoreDescriptors descriptors;
   Outputs outputs(options);
   SignalQueue signals;
+  JobOptions started = options;
   for (int restarts = 0, wait = 1;; wait = std::min(kLongestWait, 2 * wait)) {
     const Ended ended =
-        RunOnce(options, outputs, signals, descriptors.before(), &restarts);
+        RunOnce(started, outputs, signals, descriptors.before(), &restarts);
     if (!ended.may_begin_again || restarts == options.max_restarts) {
       return ended.code;
     }
@@ -274,6 +332,7 @@ int RunJob(const JobOptions& options) {
     if (const auto told = WaitUnlessTold(std::chrono::seconds(wait), signals)) {
       return kSignalBase + *told;
     }
+    if (options.Grows()) TakeHosts(&started);
   }
 }
 
@@ -289,13 +348,18 @@ void PrintJob(const JobOptions& options) {
     if (options.pin) plan.cpus = AllowedCpus();
   } else {
     seats = SeatRanks(options.hosts, options.size);
-    plan.coordinator = dist::HostAndPort(options.hosts[0].Address(), 1);
-    plan.coordinator.replace(plan.coordinator.size() - 1, 1, "PORT");
+  }
+  if (options.port == 0 && !seats.empty()) {
+    const auto at = [&](size_t host, const std::string& port) {
+      const Host& its = options.hosts[host % options.hosts.size()];
+      std::string text = dist::HostAndPort(its.Address(), 0);
+      return text.replace(text.size() - 1, 1, port);
+    };
+    plan.coordinator = at(0, "PORT");
     for (int server = 0; server < options.servers; ++server) {
-      const Host& host =
-          options.hosts[static_cast<size_t>(server) % options.hosts.size()];
-      plan.servers += fmt::format("{}{}:PORT{}", server == 0 ? "" : ",",
-                                  host.Address(), server + 1);
+      plan.servers +=
+          (server == 0 ? "" : ",") +
+          at(static_cast<size_t>(server), fmt::format("PORT{}", server + 1));
     }
   }
   const auto print = [&](std::string line) {
@@ -317,7 +381,7 @@ void PrintJob(const JobOptions& options) {
       line = ssh_words(static_cast<size_t>(server) % options.hosts.size());
     }
     for (const auto& [name, value] : ServerVariables(plan, server)) {
-      line += fmt::format("{}={} ", name, value);
+      line += fmt::format("{}={} ", name, Quoted(value));
     }
     print(std::move(line));
   }
@@ -331,7 +395,7 @@ void PrintJob(const JobOptions& options) {
       line = ssh_words(seat.host);
     }
     for (const auto& [name, value] : RankVariables(plan, rank)) {
-      line += fmt::format("{}={} ", name, value);
+      line += fmt::format("{}={} ", name, Quoted(value));
     }
     if (options.pin && seats.empty()) {
       line +=

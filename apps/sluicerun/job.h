@@ -2,6 +2,7 @@
 #ifndef SLUICE_APPS_SLUICERUN_JOB_H_
 #define SLUICE_APPS_SLUICERUN_JOB_H_
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,11 @@ struct JobOptions {
   int size = 1;     // ranks, which work
   int servers = 0;  // of parameters, beside them (dist/servers/server.h)
   std::vector<Host> hosts;  // by ssh; none: this one, without
+  std::string hostfile;     // that they are of, or empty
   Ssh ssh;
+  // Where the first rank of each host listens; the others of it, and then its
+  // servers, do at the ports behind it. Of pods: where each does. 0: anywhere.
+  int port = 0;
   bool tls = false;              // also where all is on this host
   std::string certificates;      // the user's folder; empty: ours
   bool allow_plaintext = false;  // no certificates
@@ -29,9 +34,14 @@ struct JobOptions {
   // Where ranks that are lost do not end the job while so many are left; 0:
   // they do.
   int least = 0;
-  int most = 0;    // those to be started, where that was said so; or 0
+  // As many as there may ever be, where that was said; or 0. More than are
+  // started where a hostfile may have others later on.
+  int most = 0;
   std::string id;  // SLUICE_JOB (dist/launch_info.h)
   bool pin = false;
+
+  int Most() const { return std::max(size, most); }
+  bool Grows() const { return least > 0 && most > 0 && !hostfile.empty(); }
 };
 
 inline constexpr int kFailure = 1;  // of ours, not of a rank

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -15,26 +14,13 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <system_error>
 
+#include "engine/affinity.h"
 #include "engine/status.h"
 
 namespace sluice::launcher {
 namespace {
-
-constexpr int kMostCpus = 8192;  // Linux's limit
-
-struct CpuSetDeleter {
-  void operator()(cpu_set_t* set) const { CPU_FREE(set); }
-};
-using CpuSet = std::unique_ptr<cpu_set_t, CpuSetDeleter>;
-
-CpuSet EmptyCpuSet() {
-  CpuSet set(CPU_ALLOC(kMostCpus));
-  CPU_ZERO_S(CPU_ALLOC_SIZE(kMostCpus), set.get());
-  return set;
-}
 
 struct RankPipes {
   dist::Pipe token, credentials;
@@ -69,7 +55,7 @@ class Child {
     if (getppid() != parent_) _exit(1);  // it died before
     setpgid(0, 0);
     if (!ConnectStreams(out, err) || !SetEnvironment()) return;
-    if (!process_.cpus.empty() && !Pin()) return;
+    if (!process_.cpus.empty() && !BindToCpus(process_.cpus)) return;
     if (setrlimit(RLIMIT_NOFILE, &plan_.open_files) != 0) return;
     std::vector<std::string> command = plan_.command;
     std::vector<char*> argv;
@@ -92,7 +78,7 @@ class Child {
     for (const char* name :
          {"SLUICE_RANK", "SLUICE_LOCAL_RANK", "SLUICE_SERVERS",
           "SLUICE_SERVERS_RETURN", "SLUICE_SERVER", "SLUICE_COORDINATOR",
-          "SLUICE_ROSTER_FD", "SLUICE_HOST"}) {
+          "SLUICE_ROSTER_FD", "SLUICE_HOST", "SLUICE_FIRST_PORT"}) {
       unsetenv(name);
     }
     for (const auto& [name, value] : process_.variables) {
@@ -112,15 +98,6 @@ class Child {
   static bool Inherit(const char* name, int descriptor) {
     return fcntl(descriptor, F_SETFD, 0) == 0 &&
            setenv(name, std::to_string(descriptor).c_str(), 1) == 0;
-  }
-
-  bool Pin() {
-    const CpuSet set = EmptyCpuSet();
-    const size_t bytes = CPU_ALLOC_SIZE(kMostCpus);
-    for (const int cpu : process_.cpus) {
-      CPU_SET_S(static_cast<size_t>(cpu), bytes, set.get());
-    }
-    return sched_setaffinity(0, bytes, set.get()) == 0;
   }
 
   const JobPlan& plan_;
@@ -176,6 +153,10 @@ std::vector<std::pair<std::string, std::string>> RankVariables(
   } else if (!plan.address.empty()) {
     variables.emplace_back("SLUICE_HOST", plan.address);
   }
+  if (plan.first_port != 0) {
+    variables.emplace_back("SLUICE_FIRST_PORT",
+                           std::to_string(plan.first_port));
+  }
   variables.emplace_back("SLUICE_JOB", plan.id);
   if (!plan.servers.empty()) {
     variables.emplace_back("SLUICE_SERVERS", plan.servers);
@@ -209,20 +190,11 @@ std::vector<int> RankCpus(const JobPlan& plan, int rank) {
 }
 
 std::vector<int> AllowedCpus() {
-  const CpuSet set = EmptyCpuSet();
-  const size_t bytes = CPU_ALLOC_SIZE(kMostCpus);
-  if (sched_getaffinity(0, bytes, set.get()) != 0) {
-    throw Error(Code::kUnavailable,
-                "the CPUs that may be used are not to be had: " +
-                    std::generic_category().message(errno));
-  }
-  std::vector<int> cpus;
-  for (int cpu = 0; cpu < kMostCpus; ++cpu) {
-    if (CPU_ISSET_S(static_cast<size_t>(cpu), bytes, set.get())) {
-      cpus.push_back(cpu);
-    }
-  }
-  return cpus;
+  std::vector<int> cpus = CpusOf(0);
+  if (!cpus.empty()) return cpus;
+  throw Error(Code::kUnavailable,
+              "the CPUs that may be used are not to be had: " +
+                  std::generic_category().message(errno));
 }
 
 std::string NewToken() {

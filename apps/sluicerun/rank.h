@@ -20,6 +20,7 @@ struct JobPlan {
   int first = 0, local_size = 1;  // ranks of this host: from the first on
   std::string id;                 // of the job, each time that it is started
   std::string coordinator;        // host:port
+  int first_port = 0;             // where `first` listens, then others; 0: any
   std::string token;              // 64 hexadecimal digits
   std::string servers;            // host:port of each, with commas; or none
   bool servers_return = false;    // one that ends is started again

@@ -14,11 +14,11 @@
 namespace sluice::launcher {
 namespace {
 
-using Json = nlohmann::json;
+using PlanJson = nlohmann::json;
 
 // get_to takes any number and converts it, whatever its size.
-void ReadInt(const Json& json, const char* name, int* number) {
-  const Json& value = json.at(name);
+void ReadInt(const PlanJson& json, const char* name, int* number) {
+  const PlanJson& value = json.at(name);
   const bool fits = value.is_number_unsigned()
                         ? std::in_range<int>(value.get<uint64_t>())
                         : value.is_number_integer() &&
@@ -27,7 +27,7 @@ void ReadInt(const Json& json, const char* name, int* number) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("--agent: '{}' of the plan is {}", name,
                             value.dump(-1, ' ', /*ensure_ascii=*/true,
-                                       Json::error_handler_t::replace)));
+                                       PlanJson::error_handler_t::replace)));
   }
   *number = value.get<int>();
 }
@@ -36,32 +36,33 @@ void ReadInt(const Json& json, const char* name, int* number) {
 
 std::string Encoded(const RemotePlan& plan) {
   const JobPlan& job = plan.job;
-  Json json = {{"version", SLUICE_VERSION},
-               {"command", job.command},
-               {"folder", plan.folder},
-               {"rank", plan.rank},
-               {"server", plan.server},
-               {"size", job.size},
-               {"first", job.first},
-               {"local_size", job.local_size},
-               {"job", job.id},
-               {"coordinator", job.coordinator},
-               {"servers", job.servers},
-               {"servers_return", job.servers_return},
-               {"listen", plan.listen},
-               {"port", plan.port},
-               {"token", job.token},
-               {"credentials", job.credentials},
-               {"certificates", job.certificates},
-               {"allow_plaintext", job.allow_plaintext},
-               {"pin", job.pin},
-               {"elastic", job.elastic},
-               {"address", job.address},
-               {"timeout_kill", plan.timeout_kill},
-               {"peer_timeout", plan.peer_timeout}};
+  PlanJson json = {{"version", SLUICE_VERSION},
+                   {"command", job.command},
+                   {"folder", plan.folder},
+                   {"rank", plan.rank},
+                   {"server", plan.server},
+                   {"size", job.size},
+                   {"first", job.first},
+                   {"local_size", job.local_size},
+                   {"job", job.id},
+                   {"coordinator", job.coordinator},
+                   {"first_port", job.first_port},
+                   {"servers", job.servers},
+                   {"servers_return", job.servers_return},
+                   {"listen", plan.listen},
+                   {"port", plan.port},
+                   {"token", job.token},
+                   {"credentials", job.credentials},
+                   {"certificates", job.certificates},
+                   {"allow_plaintext", job.allow_plaintext},
+                   {"pin", job.pin},
+                   {"elastic", job.elastic},
+                   {"address", job.address},
+                   {"timeout_kill", plan.timeout_kill},
+                   {"peer_timeout", plan.peer_timeout}};
   try {
     return json.dump(-1, ' ', /*ensure_ascii=*/true) + "\n";
-  } catch (const Json::exception&) {
+  } catch (const PlanJson::exception&) {
     throw Error(Code::kInvalidArgument,
                 "a word of the command, or the folder, is no UTF-8, which "
                 "cannot be told to other hosts");
@@ -69,7 +70,8 @@ std::string Encoded(const RemotePlan& plan) {
 }
 
 RemotePlan DecodedPlan(std::string_view line) {
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const PlanJson json =
+      PlanJson::parse(line, nullptr, /*allow_exceptions=*/false);
   try {
     const auto version = json.at("version").get<std::string>();
     if (version != SLUICE_VERSION) {
@@ -88,6 +90,7 @@ RemotePlan DecodedPlan(std::string_view line) {
     ReadInt(json, "local_size", &job.local_size);
     json.at("job").get_to(job.id);
     json.at("coordinator").get_to(job.coordinator);
+    ReadInt(json, "first_port", &job.first_port);
     json.at("servers").get_to(job.servers);
     json.at("servers_return").get_to(job.servers_return);
     json.at("listen").get_to(plan.listen);
@@ -106,7 +109,7 @@ RemotePlan DecodedPlan(std::string_view line) {
       throw Error(Code::kInvalidArgument, "a plan that makes no sense");
     }
     return plan;
-  } catch (const Json::exception& error) {
+  } catch (const PlanJson::exception& error) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("--agent is for sluicerun itself, which tells it "
                             "a plan: {}",

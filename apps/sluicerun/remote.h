@@ -25,8 +25,9 @@ struct RemotePlan {
   int rank = 0;
   int server = -1;     // in place of a rank: that parameter server
   std::string folder;  // to run in
-  // Rank 0's, or a server's: an address of its host to listen at, and a
-  // server's port when it is started again; 0: any, which it says.
+  // Rank 0's, or a server's: an address of its host to listen at, and the port,
+  // which a server has at the latest when it is started again; 0: any, which it
+  // says.
   std::string listen;
   int port = 0;
   double timeout_kill = 5, peer_timeout = 60;
@@ -45,7 +46,7 @@ struct Ssh {
 std::vector<std::string> AgentCommand(const Ssh& ssh, const std::string& host);
 
 // What rank 0's agent and those of servers say first on their stdout: where
-// these listen. Not in an elastic job.
+// these listen. Not in an elastic job, nor where they were told a port.
 inline constexpr std::string_view kListensAt = "sluicerun-agent listens at ";
 // What every agent says when its rank runs.
 inline constexpr std::string_view kAgentBegins = "sluicerun-agent begins\n";

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "apps/sluicerun/output.h"
+#include "dist/net/address.h"
 #include "dist/net/authority.h"
 #include "dist/net/credentials.h"
 #include "dist/net/local.h"
@@ -23,6 +24,7 @@ namespace {
 
 // Of a host that is asked where who runs there listens.
 constexpr std::chrono::minutes kLongestSilence(2);
+constexpr int kLastPort = 65535;
 
 struct NewCredentials {
   std::vector<std::string> ranks, servers;  // none where the job has none
@@ -50,8 +52,28 @@ NewCredentials MakeCredentials(const JobOptions& options) {
     }
     return texts;
   };
-  return {issue(dist::kWorkerRole, options.size),
+  return {issue(dist::kWorkerRole, options.Most()),
           issue(dist::kServerRole, options.servers)};
+}
+
+// On a host's ports, which the user has chosen, servers follow its ranks.
+std::vector<int> ServerPorts(const JobOptions& options) {
+  std::vector<int> next(options.hosts.size(), options.port);
+  for (const Seat& seat : SeatRanks(options.hosts, options.size)) {
+    ++next[seat.host];
+  }
+  std::vector<int> ports;
+  for (int server = 0; server < options.servers; ++server) {
+    ports.push_back(next[static_cast<size_t>(server) % next.size()]++);
+  }
+  const int last = *std::max_element(next.begin(), next.end()) - 1;
+  if (last > kLastPort) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--port {}: a host's processes would listen up to "
+                            "port {}, of which there are {}",
+                            options.port, last, kLastPort));
+  }
+  return ports;
 }
 
 }  // namespace
@@ -59,19 +81,34 @@ NewCredentials MakeCredentials(const JobOptions& options) {
 JobPlan PlanOf(const JobOptions& options) {
   JobPlan plan;
   plan.command = options.command;
-  plan.size = plan.local_size = options.size;
+  plan.size = options.Most();
+  plan.local_size = options.size;
   plan.id = options.id;
   plan.pin = options.pin;
   plan.certificates = options.certificates;
   plan.allow_plaintext = options.allow_plaintext;
   plan.servers_return = options.servers > 0 && options.max_restarts > 0;
   plan.elastic = options.least > 0;
+  plan.first_port = options.port;
+  if (options.port == 0) return plan;
+  const auto at = [&](size_t host, int port) {
+    return dist::HostAndPort(options.hosts[host].Address(), port);
+  };
+  plan.coordinator = at(0, options.port);
+  const std::vector<int> ports = ServerPorts(options);
+  for (size_t i = 0; i < ports.size(); ++i) {
+    plan.servers +=
+        (i == 0 ? "" : ",") + at(i % options.hosts.size(), ports[i]);
+  }
   return plan;
 }
 
 Starting::Starting(const JobOptions& options, SignalQueue& signals,
                    rlimit open_files)
-    : options_(options), signals_(signals), plan_(PlanOf(options)) {
+    : options_(options),
+      signals_(signals),
+      plan_(PlanOf(options)),
+      hosts_(options.hosts) {
   plan_.token = NewToken();
   plan_.open_files = open_files;
   NewCredentials made = MakeCredentials(options);
@@ -93,6 +130,7 @@ Starting::Starting(const JobOptions& options, SignalQueue& signals,
     if (options.pin) plan_.cpus = AllowedCpus();
   } else {
     seats_ = SeatRanks(options.hosts, options.size);
+    if (options.port != 0) server_ports_ = ServerPorts(options);
   }
 }
 
@@ -107,24 +145,37 @@ void Starting::Lost(int rank) {
   started_.erase(rank);
 }
 
+bool Starting::SeatAnew(int rank) {
+  const auto place = static_cast<size_t>(rank);
+  std::vector<Seat> taken;
+  for (const int other : started_) {
+    if (other != rank) taken.push_back(seats_[static_cast<size_t>(other)]);
+  }
+  const auto seat = FreeSeat(hosts_, taken, silent_hosts_, options_.Most());
+  if (!seat) return false;
+  seats_.resize(std::max(seats_.size(), place + 1));
+  seats_[place] = *seat;
+  return true;
+}
+
 bool Starting::SeatElsewhere(int rank) {
-  Seat& seat = seats_.at(static_cast<size_t>(rank));
-  silent_hosts_.insert(seat.host);
-  for (size_t i = 0; i < options_.hosts.size(); ++i) {
-    if (silent_hosts_.count(i) > 0) continue;
-    std::set<int> taken;
-    for (const int other : started_) {
-      const Seat& its = seats_[static_cast<size_t>(other)];
-      if (other != rank && its.host == i) taken.insert(its.local_rank);
-    }
-    const int slots = std::min(options_.hosts[i].slots, options_.size);
-    for (int local = 0; local < slots; ++local) {
-      if (taken.count(local) > 0) continue;
-      seat = {i, local, slots};
-      return true;
+  silent_hosts_.insert(seats_.at(static_cast<size_t>(rank)).host);
+  return SeatAnew(rank);
+}
+
+void Starting::SetHosts(const std::vector<Host>& hosts) {
+  for (Host& known : hosts_) known.slots = 0;
+  for (const Host& host : hosts) {
+    const auto known =
+        std::find_if(hosts_.begin(), hosts_.end(),
+                     [&](const Host& one) { return one.name == host.name; });
+    if (known == hosts_.end()) {
+      hosts_.push_back(host);
+    } else {
+      known->slots = host.slots;
     }
   }
-  return false;
+  silent_hosts_.clear();
 }
 
 dist::RosterHost Starting::PlaceOf(int rank) const {
@@ -150,14 +201,14 @@ Started Starting::StartServer(int server) {
 }
 
 bool Starting::AwaitCoordinator(int out, const Heed& heed) {
-  if (seats_.empty() || plan_.elastic) return true;
+  if (seats_.empty() || plan_.elastic || options_.port != 0) return true;
   const auto address = AwaitAddress(HostOf(0), out, heed, "rank 0");
   if (address) plan_.coordinator = *address;
   return address.has_value();
 }
 
 bool Starting::AwaitServer(int server, int out, const Heed& heed) {
-  if (seats_.empty()) return true;
+  if (seats_.empty() || options_.port != 0) return true;
   const auto address =
       AwaitAddress(HostOfServer(server), out, heed, NameOfServer(server));
   if (!address) return false;
@@ -194,6 +245,7 @@ RemotePlan Starting::PlanOn(int rank) const {
   }
   plan.folder = std::filesystem::current_path().string();
   plan.listen = HostOf(0).Address();
+  plan.port = options_.port;
   plan.job.address = HostOf(rank).Address();
   plan.timeout_kill = options_.timeout_kill;
   plan.peer_timeout = options_.peer_timeout;
@@ -208,7 +260,7 @@ RemotePlan Starting::PlanOfServer(int server) const {
   plan.server = server;
   const auto beside = std::count_if(
       seats_.begin(), seats_.end(),
-      [&](const Seat& seat) { return seat.host == i % options_.hosts.size(); });
+      [&](const Seat& seat) { return seat.host == i % hosts_.size(); });
   plan.job.local_size = std::max(1, static_cast<int>(beside));
   if (!server_credentials_.empty()) {
     plan.job.credentials = {server_credentials_[i]};

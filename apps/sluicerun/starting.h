@@ -22,7 +22,8 @@
 
 namespace sluice::launcher {
 
-// What all ranks have in common.
+// What all ranks have in common; with ports of the user's also where rank 0 and
+// the servers listen. Throws Error where there are not so many ports.
 JobPlan PlanOf(const JobOptions& options);
 
 // Starts the ranks, here or on other hosts: rank 0 first, then
@@ -36,9 +37,13 @@ class Starting {
   Started Start(int rank);
   // Of an elastic job: its process is gone, and its slot is free.
   void Lost(int rank);
-  // Where its host does not answer: seats it on another with a free slot, if
-  // there is one.
+  // Seats it, which does not run, where a slot is free; false: there is none.
+  bool SeatAnew(int rank);
+  // The same where its host does not answer: on another.
   bool SeatElsewhere(int rank);
+  // The hosts are these from now on: those that answered nothing are tried
+  // again, those that are not listed have no free slot any more.
+  void SetHosts(const std::vector<Host>& hosts);
   // Before the ranks or after them, at the same address. On this host its
   // socket listens already; on another AwaitServer is to follow the first time.
   Started StartServer(int server);
@@ -46,8 +51,8 @@ class Starting {
   // Does what signals that have come ask for; false where the job ends by one.
   using Heed = std::function<bool()>;
   // Where rank 0's host has to say first where it listens, on the rank's
-  // stdout: waits for that. False where its end or a signal that ends the job
-  // has come first. Throws Error after two minutes.
+  // stdout, since that was not told: waits for that. False where its end or a
+  // signal that ends the job has come first. Throws Error after two minutes.
   bool AwaitCoordinator(int out, const Heed& heed);
   // The same of a server, which the ranks and servers that follow are told.
   bool AwaitServer(int server, int out, const Heed& heed);
@@ -70,16 +75,21 @@ class Starting {
   // For the roster.
   dist::RosterHost PlaceOf(int rank) const;
   bool elsewhere() const { return !seats_.empty(); }
+  // Whether its host has not left, and still has its slot.
+  bool Listed(int rank) const {
+    return seats_.empty() ||
+           HostOf(rank).slots > seats_[static_cast<size_t>(rank)].local_rank;
+  }
 
  private:
   RemotePlan PlanOn(int rank) const;
   RemotePlan PlanOfServer(int server) const;
   const Host& HostOf(int rank) const {
-    return options_.hosts[seats_[static_cast<size_t>(rank)].host];
+    return hosts_[seats_[static_cast<size_t>(rank)].host];
   }
   // One after another, and again the first.
   const Host& HostOfServer(int server) const {
-    return options_.hosts[static_cast<size_t>(server) % options_.hosts.size()];
+    return hosts_[static_cast<size_t>(server) % hosts_.size()];
   }
   std::optional<std::string> AwaitAddress(const Host& host, int out,
                                           const Heed& heed,
@@ -95,7 +105,9 @@ class Starting {
   std::optional<dist::Listener> listener_;
   std::vector<dist::Listener> server_listeners_;
   std::vector<int> server_ports_;  // of those on hosts
-  std::vector<Seat> seats_;
+  // All that ever were: their places are their numbers in the roster.
+  std::vector<Host> hosts_;
+  std::vector<Seat> seats_;        // of all ranks that ever ran
   std::set<int> started_;          // and not lost
   std::set<size_t> silent_hosts_;  // that have not answered
 };

@@ -23,6 +23,8 @@ namespace {
 
 constexpr int kSshFailed = 255;
 
+constexpr std::chrono::seconds kBetweenGrowths(1);
+
 // How much later than another's end a relay may hear of its rank's.
 constexpr std::chrono::milliseconds kRelaysLate(300);
 
@@ -59,7 +61,8 @@ bool RunningRank::out_of_reach() const {
 }
 bool RunningRank::unanswered() const {
   // Servers stay where they were, as others know them.
-  return remote && replaces && !serves() && signal == 0 && code == kSshFailed;
+  return remote && comes_later && !serves() && signal == 0 &&
+         code == kSshFailed;
 }
 
 std::string HowItEnded(const RunningRank& rank) {
@@ -68,6 +71,21 @@ std::string HowItEnded(const RunningRank& rank) {
          (rank.signal != 0 ? "by " + SignalName(rank.signal)
                            : fmt::format("with code {}", *rank.code));
 }
+
+namespace {
+
+// With what it has said last; one that a signal has ended has explained nothing
+// on stdout.
+std::string Explained(const RunningRank& rank) {
+  const auto lines =
+      rank.signal == 0 ? rank.tails->Lines() : rank.tails->err.Lines();
+  std::string text = HowItEnded(rank);
+  if (!lines.empty()) text += "; its last lines:";
+  for (const std::string& line : lines) text += "\n  " + line;
+  return text;
+}
+
+}  // namespace
 
 Supervisor::Supervisor(double timeout_kill, double peer_timeout,
                        const std::vector<std::unique_ptr<Sink>>& sinks,
@@ -103,6 +121,7 @@ int Supervisor::Run() {
     if (kill_at_ && Clock::now() >= *kill_at_) KillAll();
     EndStill();
     if (killed_ && running_ == 0) CloseSilent();
+    SayLate();
   }
   if (!first_failure_ && !well_) first_failure_ = lost_;
   return Report();
@@ -248,27 +267,57 @@ bool Supervisor::KilledBefore(const RunningRank& rank) const {
 }
 
 // Whether it is lost, and no failure. One that says what has gone wrong, by its
-// exit code, would say so again.
+// exit code, would say so again: where it came late and has not come in,
+// another would, but those that are in do not know of it.
 bool Supervisor::GoesOn(size_t i) {
   const RunningRank& rank = ranks_[i];
   const bool told = interrupt_ != 0 && *rank.code == kSignalBase + interrupt_;
   const bool well = *rank.code == 0 || told;
+  const bool came_in = roster_->CameIn(rank.rank);
   const bool unneeded = roster_->Ended(
       rank.rank, well,
       rank.unanswered() ? rank.name + " does not answer" : HowItEnded(rank));
   if (unneeded) return true;
   if (well || ending_ || killed_) return false;
-  if (rank.signal == 0 && !rank.unanswered()) {
+  const bool by_code = rank.signal == 0 && !rank.unanswered();
+  const bool late = rank.signal == 0 && rank.comes_later && !came_in;
+  if (by_code && !late) {
     roster_->End(fmt::format("{} has failed", rank.name));
     return false;
   }
   lost_ = i;
-  if (!roster_->over()) (void)Replaced(rank);
+  const bool replaced = !by_code && !roster_->over() && Replaced(rank);
+  if (late && !replaced) late_.push_back(i);
   return true;
+}
+
+// When all that they have said has come.
+void Supervisor::SayLate() {
+  std::erase_if(late_, [this](size_t i) {
+    const RunningRank& rank = ranks_[i];
+    if (rank.out.open() || rank.err.open()) return false;
+    Say(Explained(rank));
+    return true;
+  });
+}
+
+void Supervisor::GrowInTime() {
+  const Clock::time_point now = Clock::now();
+  if (!grow_ || now < grow_at_) return;
+  grow_at_ = now + kBetweenGrowths;
+  if (interrupt_ != 0 || first_failure_ || ending_ || roster_->over()) return;
+  // The job has ended, or is about to.
+  if (running_ == 0 || well_ || kill_at_ || killed_) return;
+  std::set<int> running;
+  for (const RunningRank& rank : ranks_) {
+    if (!rank.code) running.insert(rank.rank);
+  }
+  for (RunningRank& other : grow_(running)) Add(std::move(other));
 }
 
 void Supervisor::KeepRoster() {
   roster_->Keep();
+  GrowInTime();
   for (const int seat : roster_->TakeCondemned()) {
     for (const RunningRank& rank : ranks_) {
       if (rank.rank != seat || rank.code) continue;
@@ -398,13 +447,7 @@ int Supervisor::Report() const {
   if (interrupt_ != 0 && rank.code == kSignalBase + interrupt_) {
     return *rank.code;  // as it was told
   }
-  // One that a signal has ended has explained nothing on stdout.
-  const auto lines =
-      rank.signal == 0 ? rank.tails->Lines() : rank.tails->err.Lines();
-  std::string report = HowItEnded(rank);
-  if (!lines.empty()) report += "; its last lines:";
-  for (const std::string& line : lines) report += "\n  " + line;
-  Say(report);
+  Say(Explained(rank));
   return *rank.code == 0 ? kFailure : *rank.code;  // of a server's
 }
 

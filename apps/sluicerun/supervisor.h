@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,7 +37,7 @@ struct RunningRank {
   dist::Descriptor roster = {};  // of an elastic job's, until it is added
   dist::RosterHost host = {};    // where it is, of one
   bool remote = false;           // its process is a relay (relay.h)
-  bool replaces = false;         // another that was lost
+  bool comes_later = false;      // for one that was lost, or as one more
   bool serves() const { return server >= 0; }
   std::optional<int> code =
       {};                   // once ended: its exit code, or 128 + the signal
@@ -70,7 +71,9 @@ std::string HowItEnded(const RunningRank& rank);
 //   others to name, or all of it is, by a user who means it.
 // - In an elastic job a rank that a signal has ended, which it did not expect,
 //   is lost and may be replaced; the others go on
-//   (dist/membership/roster.h).
+//   (dist/membership/roster.h). So is one that comes later and says itself what
+//   is wrong before it has come in: that is its own, or its host's; no other
+//   takes its place.
 // - An interrupt (Ctrl-C, SIGTERM, ...) goes to every rank once each time that
 //   it comes. From the second on time runs too, and when none is left but
 //   output that nobody reads, it ends us.
@@ -98,6 +101,11 @@ class Supervisor {
   using Replace =
       std::function<std::optional<RunningRank>(const RunningRank& ended)>;
   void SetReplace(Replace replace) { replace_ = std::move(replace); }
+  // Asked every second, while an elastic job works, for ranks to be added to
+  // those that run.
+  using Grow =
+      std::function<std::vector<RunningRank>(const std::set<int>& running)>;
+  void SetGrow(Grow grow) { grow_ = std::move(grow); }
   // While the others are yet to be added: does what signals that have come ask
   // for. False where the job ends by one.
   bool HeedSignals();
@@ -121,6 +129,8 @@ class Supervisor {
   bool Replaced(const RunningRank& ended);
   bool GoesOn(size_t rank);
   void KeepRoster();
+  void GrowInTime();
+  void SayLate();
   void NoteWell();
   bool AnyStill() const;
   void EndStill();
@@ -139,14 +149,18 @@ class Supervisor {
   const std::vector<std::unique_ptr<Sink>>& sinks_;
   SignalQueue& signals_;
   Replace replace_;
+  Grow grow_;
+  Clock::time_point grow_at_ = Clock::now();    // not before
   std::unique_ptr<dist::RosterKeeper> roster_;  // of an elastic job, else null
   std::optional<size_t> lost_;                  // the last
-  std::deque<RunningRank> ranks_;               // at their addresses for good
-  size_t running_ = 0;                          // servers too
-  size_t working_ = 0;                          // ranks alone
-  bool served_ = false;                         // servers were told to end
-  bool well_ = false;                           // a rank has ended so
-  Clock::time_point looked_ = Clock::now();     // who stands still
+  // That came later, and have ended before they came in, until that is said.
+  std::vector<size_t> late_;
+  std::deque<RunningRank> ranks_;            // at their addresses for good
+  size_t running_ = 0;                       // servers too
+  size_t working_ = 0;                       // ranks alone
+  bool served_ = false;                      // servers were told to end
+  bool well_ = false;                        // a rank has ended so
+  Clock::time_point looked_ = Clock::now();  // who stands still
   std::optional<size_t> first_failure_;
   int interrupt_ = 0;      // the first that came
   int interrupts_ = 0;     // how many

@@ -28,7 +28,8 @@ struct TaskOptions {
   // A task that shows no sign of life for so long, at least a second, is gone.
   std::chrono::milliseconds peer_timeout = std::chrono::seconds(10);
   Transport transport = Transport::kAuto;
-  // Told of refusals, without a newline. May be empty.
+  // Told of refusals, and of a port that is not to be had, without a newline.
+  // May be empty.
   std::function<void(std::string_view)> note = {};
   // Told for which task, and for which tensor, a step here has waited for so
   // long though it lives, and again each time that as much more has passed; by

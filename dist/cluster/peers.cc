@@ -245,7 +245,9 @@ Result<std::shared_ptr<Cluster>> MakePeers(const PeersOptions& options,
                                            Collective& group) {
   SLUICE_ASSIGN_OR_RETURN(auto tls, Task::TlsOf(options.task));
   auto task = std::make_shared<Task>(options.task, std::move(tls), nullptr);
-  SLUICE_ASSIGN_OR_RETURN(Listener listener, Listener::Open(options.host, 0));
+  SLUICE_ASSIGN_OR_RETURN(
+      Listener listener,
+      Listener::OpenPreferring(options.host, options.port, options.task.note));
   SLUICE_ASSIGN_OR_RETURN(const int port, task->Listen(std::move(listener)));
   return std::shared_ptr<Cluster>(
       std::make_shared<Peers>(options, group, std::move(task), port));

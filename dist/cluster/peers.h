@@ -33,15 +33,18 @@ struct PeersOptions {
   // of the devices may be others.
   TaskOptions task;
   std::string host = "127.0.0.1";  // this one's, as the others reach it
+  // Where it listens; 0: at any, as where that one is not to be had (a note).
+  int port = 0;
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(60);
 };
 
 // `group` is of the peers, one or more, and is used when a session is opened,
 // which all peers do in the same order; it must live until then. Sessions keep
-// what they are given. A peer that is gone is an error of the runs that need
-// it, and of all steps that are prepared afterwards. kInvalidArgument where the
-// credentials are none, or another's than the name says; kFailedPrecondition
-// for a host beyond the loopback without.
+// what they are given. A run of steps that differ in what goes from device to
+// device is an error, which names two peers. One that is gone is an error of
+// the runs that need it, and of all steps that are prepared afterwards.
+// kInvalidArgument where the credentials are none, or another's than the name
+// says; kFailedPrecondition for a host beyond the loopback without.
 Result<std::shared_ptr<Cluster>> MakePeers(const PeersOptions& options,
                                            Collective& group);
 

@@ -11,13 +11,13 @@
 namespace sluice::dist {
 namespace {
 
-constexpr size_t kMostText = 2048;  // of an error
+constexpr size_t kMostErrorText = 2048;  // of an error
 // Memory for a payload is asked for as it comes.
 constexpr size_t kAtOnce = size_t{16} << 20;
 
 std::vector<std::byte> BytesOf(std::string_view text) {
-  const auto bytes =
-      std::as_bytes(std::span(text.data(), std::min(text.size(), kMostText)));
+  const auto bytes = std::as_bytes(
+      std::span(text.data(), std::min(text.size(), kMostErrorText)));
   return {bytes.begin(), bytes.end()};
 }
 
@@ -261,7 +261,7 @@ void Task::SayRan(Link& to, const RunKey& run, const Status& status) {
 }
 
 Status Task::TakeRan(Link& link, const Frame& frame) {
-  if (frame.bytes > kMostText || !IsCode(frame.count)) {
+  if (frame.bytes > kMostErrorText || !IsCode(frame.count)) {
     return DataLoss(link.peer() + " has ended a run with nonsense");
   }
   std::vector<std::byte> text;

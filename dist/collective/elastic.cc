@@ -6,12 +6,14 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "dist/collective/forming.h"
 #include "dist/collective/group.h"
 #include "dist/membership/membership.h"
 #include "dist/net/socket.h"
+#include "engine/cpu_features.h"
 
 namespace sluice::dist {
 namespace {
@@ -63,6 +65,7 @@ Result<std::unique_ptr<Group>> Group::JoinElastic(const LaunchInfo& info,
 
 Status Group::JoinOthers(int64_t done) {
   Meeting meeting;
+  meeting.build = fmt::format("{}/{}", SLUICE_VERSION, ChosenIsa());
   meeting.done = done;
   meeting.patience = options_.join_timeout;
   meeting.silence = LeaseOf(options_.peer_timeout);
@@ -72,8 +75,10 @@ Status Group::JoinOthers(int64_t done) {
   meeting.why = broken_.message();
   const std::string here = info_.host.empty() ? kHere : info_.host;
   while (true) {
-    SLUICE_ASSIGN_OR_RETURN(Listener listener, Listener::Open(here));
-    meeting.port = listener.port();
+    std::optional<Listener> listener;
+    SLUICE_ASSIGN_OR_RETURN(listener, Listener::OpenPreferring(
+                                          here, info_.own_port, options_.note));
+    meeting.port = listener->port();
     SLUICE_ASSIGN_OR_RETURN(const Assembly next, roster_->Meet(meeting));
     LaunchInfo info = InfoOf(info_, next);
     if (info.rank == info.size) {
@@ -84,8 +89,13 @@ Status Group::JoinOthers(int64_t done) {
     Status formed;
     Links links;
     if (info.size > 1) {
-      if (info.rank == 0) info.listen_fd = listener.Release();
-      Result<Links> ring = FormRing(info, forming);
+      if (info.rank == 0) {
+        info.listen_fd = listener->Release();
+      } else if (info.own_port != 0) {
+        info.own_port = meeting.port;  // again, on the way to rank 0
+      }
+      listener.reset();
+      Result<Links> ring = FormRing(info, forming, roster_->apart());
       formed = ring.status();
       if (ring.ok()) links = *std::move(ring);
     }

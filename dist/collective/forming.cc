@@ -20,10 +20,12 @@
 #include <vector>
 
 #include "dist/collective/algorithms.h"
+#include "dist/collective/gone.h"
 #include "dist/collective/hello.h"
 #include "dist/collective/patience.h"
 #include "dist/collective/places.h"
 #include "dist/collective/sharing.h"
+#include "dist/collective/trust.h"
 #include "dist/membership/membership.h"
 #include "dist/membership/rank_name.h"
 #include "dist/net/address.h"
@@ -51,43 +53,6 @@ Status CheckAlike(const Hello& own, const Hello& other) {
                   RankName(own.rank, own.size), NameOf(own.all_reduce)));
 }
 
-Status NoCredentials(const std::string& where) {
-  return FailedPrecondition(
-      fmt::format("{} is not this host, and there are no credentials to go "
-                  "there encrypted; --allow-plaintext goes without",
-                  where));
-}
-
-Status RequireLoopback(const Socket& socket) {
-  SLUICE_ASSIGN_OR_RETURN(const Address peer,
-                          PeerAddressOf(socket.descriptor()));
-  return IsLoopback(peer) ? Status::Ok() : NoCredentials(HostOf(peer));
-}
-
-// Whoever could reach it would be heard.
-Status RequireLoopback(const Listener& listener) {
-  SLUICE_ASSIGN_OR_RETURN(const Address own,
-                          LocalAddressOf(listener.descriptor()));
-  if (!own.is_internet() || IsLoopback(own)) return {};
-  return FailedPrecondition(
-      fmt::format("rank 0 is to listen at {}, beyond this host, and there are "
-                  "no credentials; --allow-plaintext goes without",
-                  HostOf(own)));
-}
-
-// Null where there are no credentials.
-Result<std::shared_ptr<const Tls>> OwnTls(const LaunchInfo& info) {
-  if (!info.credentials) return std::shared_ptr<const Tls>();
-  SLUICE_ASSIGN_OR_RETURN(auto tls, Tls::Create(*info.credentials));
-  const Identity& own = tls->identity();
-  const int rank = info.JobRank(info.rank);
-  if (own.role != kWorkerRole || own.rank != rank) {
-    return InvalidArgument(
-        fmt::format("this is rank {}, its certificate {}'s", rank, own.Name()));
-  }
-  return tls;
-}
-
 int Copy(const Socket& socket) {
   return fcntl(socket.descriptor(), F_DUPFD_CLOEXEC, 0);
 }
@@ -95,9 +60,10 @@ int Copy(const Socket& socket) {
 // One process, while it joins.
 class Forming {
  public:
-  Forming(const LaunchInfo& info, std::shared_ptr<const Tls> tls,
+  Forming(const LaunchInfo& info, int apart, std::shared_ptr<const Tls> tls,
           bool plaintext, Deadline deadline, const Note& note)
       : info_(info),
+        apart_(apart),
         tls_(std::move(tls)),
         plaintext_(plaintext),
         deadline_(deadline),
@@ -105,12 +71,13 @@ class Forming {
         patience_(RankName(info.rank, info.size), deadline, note),
         epoch_(info.epoch) {}
 
-  // The connections, and from here on a membership.
+  // The connections, and from here on a membership. Rank 0 has a listener.
   Result<Links> Run(std::optional<Listener> listener, Algorithm all_reduce,
                     LeaseTimes times) {
     hello_.rank = info_.rank;
     hello_.size = info_.size;
     hello_.epoch = info_.epoch;
+    hello_.group = info_.group.empty() ? 0 : Key(info_.group);
     hello_.token = info_.token;
     hello_.version = SLUICE_VERSION;
     hello_.all_reduce = all_reduce;
@@ -119,7 +86,7 @@ class Forming {
       OpenDoor(*std::move(listener));
       SLUICE_RETURN_IF_ERROR(Gather());
     } else {
-      SLUICE_RETURN_IF_ERROR(MeetRankZero());
+      SLUICE_RETURN_IF_ERROR(MeetRankZero(std::move(listener)));
     }
     std::vector<int> hosts;
     for (const Place& place : places_) hosts.push_back(place.host);
@@ -171,25 +138,46 @@ class Forming {
     }
     for (auto& guest : guests) {
       if (!guest) continue;
-      if (all.ok()) {
-        SLUICE_RETURN_IF_ERROR(TellPlaces(guest->socket));
-        control_[static_cast<size_t>(guest->hello.rank)] =
-            std::move(guest->socket);
-      } else {
+      if (!all.ok()) {
         (void)SendError(guest->socket, 0, all, After(kTell)).ok();
+        continue;
       }
+      all = SendPlaces(places_, info_.epoch, guest->socket, After(kTell));
+      if (!all.ok()) continue;
+      control_[static_cast<size_t>(guest->hello.rank)] =
+          std::move(guest->socket);
     }
-    return all;
+    return all.ok() ? all : GiveUp(control_, 0, size(), epoch_, all);
+  }
+
+  // Of an elastic job's rank 0: what its launcher knows of the others.
+  Status Apart() const {
+    pollfd told = {apart_, POLLIN, 0};
+    if (Wait({&told, 1}, Deadline()) <= 0) return {};
+    return Unavailable("one of the others has ended before all were here");
   }
 
   Status Hear(std::vector<std::optional<Guest>>& guests) {
     while (true) {
+      SLUICE_RETURN_IF_ERROR(Apart());
+      std::vector<pollfd> ends;
+      for (const auto& guest : guests) {
+        ends.push_back({guest ? guest->socket.descriptor() : -1, POLLRDHUP, 0});
+      }
+      (void)Wait(ends, Deadline());
       std::vector<int> missing;
       for (int rank = 1; rank < size(); ++rank) {
-        if (!guests[static_cast<size_t>(rank)]) missing.push_back(rank);
+        const auto i = static_cast<size_t>(rank);
+        if (ends[i].revents != 0) {  // it may be started again
+          ends[i].fd = -1;
+          guests[i].reset();
+        }
+        if (!guests[i]) missing.push_back(rank);
       }
       if (missing.empty()) return {};
-      Result<Guest> guest = door_->Admit(patience_.next());
+      ends.push_back({apart_, POLLIN, 0});
+      Result<Guest> guest = door_->Admit(patience_.next(), ends);
+      if (guest.status().code() == Code::kCancelled) continue;
       if (guest.status().code() == Code::kDeadlineExceeded) {
         SLUICE_RETURN_IF_ERROR(patience_.Waited(RankNames(missing)));
         continue;
@@ -197,6 +185,7 @@ class Forming {
       SLUICE_RETURN_IF_ERROR(guest.status());
       const Hello& hello = guest->hello;
       auto& place = guests[static_cast<size_t>(hello.rank)];
+      if (place && AnyGone({&place->socket, 1})) place.reset();
       if (hello.lane != Lane::kForming || hello.rank == 0 || place) {
         door_->Refuse(guest->socket.peer(),
                       fmt::format("rank {} is here already", hello.rank));
@@ -207,27 +196,17 @@ class Forming {
     }
   }
 
-  Status TellPlaces(Socket& to) {
-    const std::vector<std::byte> payload = Encoded(places_);
-    Frame frame;
-    frame.kind = FrameKind::kPeers;
-    frame.epoch = info_.epoch;
-    frame.count = places_.size();
-    frame.bytes = payload.size();
-    std::array<std::byte, kFrameBytes> header;
-    Encode(frame, header);
-    const std::array<Bytes, 2> pieces = {Bytes(header), Bytes(payload)};
-    return to.Send(pieces, After(kTell));
-  }
-
-  // The others.
-  Status MeetRankZero() {
+  // The others. Without a listener they open one on the way to rank 0.
+  Status MeetRankZero(std::optional<Listener> listener) {
     const std::string zero =
         fmt::format("{} at {}:{}", RankName(0, size()), info_.host, info_.port);
     Socket socket;
     while (!socket.connected()) {
+      // Of a part, or of an elastic job, rank 0 has listened before the others
+      // were told where.
       Result<Socket> tried =
-          Socket::Connect(info_.host, info_.port, patience_.next());
+          Socket::Connect(info_.host, info_.port, patience_.next(),
+                          /*awaits_listener=*/info_.job_ranks.empty());
       if (tried.ok()) {
         socket = *std::move(tried);
         continue;
@@ -252,11 +231,17 @@ class Forming {
           socket.AwaitTls(*tls_, TlsSide::kConnects, deadline_));
     }
     SLUICE_RETURN_IF_ERROR(CheckReached(socket, 0));
-    SLUICE_ASSIGN_OR_RETURN(hello_.address, socket.LocalAddress());
-    SLUICE_ASSIGN_OR_RETURN(Listener listener,
-                            Listener::Open(hello_.address, info_.own_port));
-    hello_.port = listener.port();
-    OpenDoor(std::move(listener));
+    if (listener) {
+      SLUICE_ASSIGN_OR_RETURN(const Address own,
+                              LocalAddressOf(listener->descriptor()));
+      hello_.address = HostOf(own);
+    } else {
+      SLUICE_ASSIGN_OR_RETURN(hello_.address, socket.LocalAddress());
+      SLUICE_ASSIGN_OR_RETURN(listener,
+                              Listener::Open(hello_.address, info_.own_port));
+    }
+    hello_.port = listener->port();
+    OpenDoor(*std::move(listener));
     SLUICE_RETURN_IF_ERROR(SendHello(hello_, socket, deadline_));
     SLUICE_RETURN_IF_ERROR(HearPlaces(socket));
     control_.push_back(std::move(socket));
@@ -329,12 +314,24 @@ class Forming {
   Result<Links> Connect(Plan plan) {
     Links links;
     links.plan = std::move(plan);
+    std::vector<Outgoing> outgoing;
+    const Status connected = ConnectAll(links, outgoing);
+    // With all connections open: who misses one shall know why.
+    if (!connected.ok()) {
+      return GiveUp(control_, info_.rank, size(), epoch_, connected);
+    }
+    for (Outgoing& one : outgoing) {
+      SocketOf(links.to, one.rank, one.lane) = std::move(one.socket);
+    }
+    return links;
+  }
+
+  Status ConnectAll(Links& links, std::vector<Outgoing>& outgoing) {
     links.to.resize(places_.size());
     links.from.resize(places_.size());
     std::vector<int> to = links.plan.Partners(), from = to;
     to.push_back((info_.rank + 1) % size());
     from.push_back((info_.rank + size() - 1) % size());
-    std::vector<Outgoing> outgoing;
     for (const int rank : std::set<int>(to.begin(), to.end())) {
       for (const Lane lane : {Lane::kData, Lane::kPulse}) {
         SLUICE_ASSIGN_OR_RETURN(Socket socket, Call(rank));
@@ -343,7 +340,10 @@ class Forming {
     }
     std::set<int> missing(from.begin(), from.end());
     while (true) {
-      std::vector<pollfd> polled;
+      if (AnyGone(control_)) return Unavailable("one has ended");
+      SLUICE_RETURN_IF_ERROR(Apart());
+      std::vector<pollfd> polled = EndsOf(control_);
+      polled.push_back({apart_, POLLIN, 0});
       std::set<int> waited = missing;
       for (Outgoing& one : outgoing) {
         SLUICE_RETURN_IF_ERROR(Proceed(one));
@@ -352,7 +352,7 @@ class Forming {
         polled.push_back(
             {one.socket.descriptor(), one.socket.handshake_events(), 0});
       }
-      if (waited.empty()) break;
+      if (waited.empty()) return {};
       Result<Guest> guest = door_->Admit(patience_.next(), polled);
       if (guest.ok()) {
         TakeIn(*std::move(guest), links, missing);
@@ -363,10 +363,6 @@ class Forming {
         return guest.status();
       }
     }
-    for (Outgoing& one : outgoing) {
-      SocketOf(links.to, one.rank, one.lane) = std::move(one.socket);
-    }
-    return links;
   }
 
   static Socket& SocketOf(std::vector<Wire>& wires, int rank, Lane lane) {
@@ -378,8 +374,9 @@ class Forming {
     const std::string name = RankName(rank, size());
     Place place = places_[static_cast<size_t>(rank)];
     if (rank == 0) place = {info_.host, info_.port};
-    Result<Socket> socket =
-        Socket::Connect(place.address, place.port, deadline_);
+    // It has listened since before its hello.
+    Result<Socket> socket = Socket::Connect(
+        place.address, place.port, deadline_, /*awaits_listener=*/false);
     if (!socket.ok()) return socket.status().WithContext("no way to " + name);
     socket->set_peer(name);
     if (tls_ != nullptr) {
@@ -433,6 +430,7 @@ class Forming {
   }
 
   const LaunchInfo& info_;
+  const int apart_;
   const std::shared_ptr<const Tls> tls_;  // null: without encryption
   const bool plaintext_;                  // also to other hosts
   const Deadline deadline_;
@@ -450,7 +448,8 @@ class Forming {
 
 }  // namespace
 
-Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options) {
+Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options,
+                       int apart) {
   const Deadline deadline = After(options.join_timeout);
   std::optional<Listener> listener;
   if (info.listen_fd >= 0) {
@@ -471,12 +470,13 @@ Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(std::shared_ptr<const Tls> tls, OwnTls(info));
   const bool plaintext = info.allow_plaintext || options.allow_plaintext;
   if (listener && tls == nullptr && !plaintext) {
-    SLUICE_RETURN_IF_ERROR(RequireLoopback(*listener));
+    SLUICE_RETURN_IF_ERROR(RequireLoopback(*listener, info.rank));
   }
   const milliseconds lease = LeaseOf(options.peer_timeout);
   const LeaseTimes times = {lease, std::max(lease, options.join_timeout),
                             options.stall_note};
-  Forming forming(info, std::move(tls), plaintext, deadline, options.note);
+  Forming forming(info, apart, std::move(tls), plaintext, deadline,
+                  options.note);
   SLUICE_ASSIGN_OR_RETURN(
       Links links, forming.Run(std::move(listener), options.all_reduce, times));
   Status shared = ShareMemory(info, options, deadline, &links);

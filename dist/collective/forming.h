@@ -24,8 +24,12 @@
 namespace sluice::dist {
 
 // For a job of two or more. Takes info.listen_fd. kDeadlineExceeded says who is
-// missing: "rank 0 of 4 waits for ranks 2, 3".
-Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options);
+// missing: "rank 0 of 4 waits for ranks 2, 3". One that ends when all have come
+// is kUnavailable of all, by name; one that does before may be started again,
+// unless `apart`, a descriptor or none, has something to read: then an elastic
+// job's rank 0 is not to wait for it (roster_member.h).
+Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options,
+                       int apart = -1);
 
 }  // namespace sluice::dist
 

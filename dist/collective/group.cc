@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "dist/collective/forming.h"
+#include "dist/own_cores.h"
 #include "engine/threads.h"
 
 namespace sluice::dist {
@@ -41,8 +42,7 @@ Group::Group(const LaunchInfo& info, const GroupOptions& options, Links links)
       size_(info.size),
       local_rank_(info.local_rank),
       local_size_(info.local_size),
-      cores_(info.pinned ? AvailableCores()
-                         : AvailableCores() / info.JobLocalSize()),
+      cores_(OwnCores(info.pinned, info.JobLocalSize())),
       peer_timeout_(options.peer_timeout),
       overlap_(options.overlap),
       links_(std::move(links)),

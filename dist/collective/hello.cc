@@ -62,6 +62,7 @@ Result<HelloPacket> EncodeHello(const Hello& hello) {
   frame.kind = FrameKind::kHello;
   frame.rank = hello.rank;
   frame.epoch = hello.epoch;
+  frame.key = hello.group;
   frame.count = static_cast<uint64_t>(hello.size);
   frame.bytes = kPayload;
   Encode(frame, std::span(packet).first<kFrameBytes>());
@@ -88,6 +89,7 @@ Result<Hello> DecodeHello(const HelloPacket& packet) {
   Hello hello;
   hello.rank = frame.rank;
   hello.epoch = frame.epoch;
+  hello.group = frame.key;
   hello.size = static_cast<int>(frame.count);
   hello.token = TakeText(payload, kToken);
   hello.version = TakeText(payload + 64, kVersion);
@@ -204,12 +206,13 @@ std::string Door::Objection(const Hello& hello, const Socket& from) const {
     return fmt::format("it is of membership {}, this is {}", hello.epoch,
                        own_.epoch);
   }
+  if ((hello.lane == Lane::kTask) != (own_.lane == Lane::kTask)) {
+    return "this is a port of other connections";
+  }
+  if (hello.group != own_.group) return "it is of another group of this job";
   if (hello.size != own_.size || hello.rank >= own_.size) {
     return fmt::format("rank {} of a job of {}, but this one is of {}",
                        hello.rank, hello.size, own_.size);
-  }
-  if ((hello.lane == Lane::kTask) != (own_.lane == Lane::kTask)) {
-    return "this is a port of other connections";
   }
   if (!from.encrypted() || hello.lane == Lane::kTask) return {};
   const Identity& shown = from.peer_identity();

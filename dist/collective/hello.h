@@ -13,8 +13,9 @@
 //      166     2  zeros
 //      168    64  node     which host the sender is on; empty: by its address
 //
-// The frame's rank is the sender's, its count the size of its job and its epoch
-// that of the membership.
+// The frame's rank is the sender's, its count the size of its group, its epoch
+// that of the membership and its key the group's: a port that is opened for one
+// group after another hears also those who still knock for the one before.
 #ifndef SLUICE_DIST_COLLECTIVE_HELLO_H_
 #define SLUICE_DIST_COLLECTIVE_HELLO_H_
 
@@ -48,6 +49,7 @@ struct Hello {
   int rank = 0;
   int size = 1;
   uint32_t epoch = 1;  // of the membership
+  uint64_t group = 0;  // Key() of LaunchInfo::group; 0: the job
   Lane lane = Lane::kForming;
   std::string token;    // up to 64 bytes
   std::string version;  // up to 32
@@ -71,12 +73,13 @@ struct Guest {
   Socket socket;
 };
 
-// Lets in who says hello with the token and size of the job, behind a handshake
-// of TLS where this process has credentials: then with the certificate of the
-// rank that it says it is, but for tasks. Strangers are refused without a word:
-// those of another token, certificate or size, those that send anything else,
-// or not all of a handshake and a hello within 2 s. All that wait at the door
-// are heard at once, up to 16, so that a silent one holds nobody up.
+// Lets in who says hello with the token of the job, for its group, behind a
+// handshake of TLS where this process has credentials: then with the
+// certificate of the rank that it says it is, but for tasks. Strangers are
+// refused without a word: those of another token, certificate, membership,
+// group or size, those that send anything else, or not all of a handshake and a
+// hello within 2 s. All that wait at the door are heard at once, up to 16, so
+// that a silent one holds nobody up.
 class Door {
  public:
   // `own` is this process's hello: where it is a task's, others' must be, too.

@@ -77,9 +77,10 @@ struct GroupOptions {
   // process now is. May be empty.
   std::function<void(int rank)> joined;
   // Told, while joining, who waits for whom (every 10 s), which strangers were
-  // refused (a line a second at most), and why neighbours on one host cannot
-  // share memory, without a newline; later, by another thread, who keeps others
-  // waiting. May be empty.
+  // refused (a line a second at most), why neighbours on one host cannot share
+  // memory, and where a part, or an elastic job's process, listens whose port
+  // is not to be had, without a newline; later, by another thread, who keeps
+  // others waiting. May be empty.
   std::function<void(std::string_view)> note;
 };
 

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
+#include <array>
 #include <cstring>
 
+#include "dist/net/frame.h"
 #include "dist/net/little_endian.h"
 
 namespace sluice::dist {
@@ -49,6 +50,20 @@ Result<std::vector<Place>> PlacesOf(std::span<const std::byte> bytes) {
     place.host = static_cast<int>(host);
   }
   return places;
+}
+
+Status SendPlaces(const std::vector<Place>& places, uint32_t epoch, Socket& to,
+                  Deadline deadline) {
+  const std::vector<std::byte> payload = Encoded(places);
+  Frame frame;
+  frame.kind = FrameKind::kPeers;
+  frame.epoch = epoch;
+  frame.count = places.size();
+  frame.bytes = payload.size();
+  std::array<std::byte, kFrameBytes> header;
+  Encode(frame, header);
+  const std::array<Bytes, 2> pieces = {Bytes(header), Bytes(payload)};
+  return to.Send(pieces, deadline);
 }
 
 int Hosts::NumberOf(const std::string& node, const std::string& address,

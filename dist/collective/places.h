@@ -3,10 +3,12 @@
 #define SLUICE_DIST_COLLECTIVE_PLACES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "dist/net/socket.h"
 #include "engine/status.h"
 
 namespace sluice::dist {
@@ -26,6 +28,9 @@ std::vector<std::byte> Encoded(const std::vector<Place>& places);
 // Of any bytes: kDataLoss where they are none, or a port or a host's number is
 // none.
 Result<std::vector<Place>> PlacesOf(std::span<const std::byte> bytes);
+// All of a frame of them.
+Status SendPlaces(const std::vector<Place>& places, uint32_t epoch, Socket& to,
+                  Deadline deadline);
 
 // Numbers hosts as rank 0, whose own is 0, hears of ranks there: by the name
 // of their node, where they have one, else by their address.

@@ -12,7 +12,7 @@
 #include "dist/net/frame.h"
 #include "dist/net/local.h"
 #include "dist/net/shared_ring.h"
-#include "engine/threads.h"
+#include "dist/own_cores.h"
 
 namespace sluice::dist {
 namespace {
@@ -232,7 +232,7 @@ Status ShareMemory(const LaunchInfo& info, const GroupOptions& options,
     }
   }
   // More processes than cores: who spins holds up whom it waits for.
-  links->spins = info.pinned || info.JobLocalSize() <= AvailableCores();
+  links->spins = OwnCores(info.pinned, info.JobLocalSize()) > 0;
   return {};
 }
 

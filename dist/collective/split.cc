@@ -27,11 +27,11 @@ namespace {
 // little-endian, and 64 of address, padded with zeros.
 struct Seat {
   int color = 0, key = 0;
-  int port = 0;  // where it listens, should it be the first of its part
+  int port = 0;  // where it listens
   std::string address;
 };
-constexpr size_t kAddress = 64;
-constexpr size_t kSeatBytes = 3 * sizeof(uint32_t) + kAddress;
+constexpr size_t kSeatAddress = 64;
+constexpr size_t kSeatBytes = 3 * sizeof(uint32_t) + kSeatAddress;
 
 std::array<std::byte, kSeatBytes> Encode(const Seat& seat) {
   std::array<std::byte, kSeatBytes> bytes{};
@@ -39,7 +39,8 @@ std::array<std::byte, kSeatBytes> Encode(const Seat& seat) {
   for (const int field : {seat.color, seat.key, seat.port}) {
     Put(static_cast<uint32_t>(field), &at);
   }
-  std::memcpy(at, seat.address.data(), std::min(seat.address.size(), kAddress));
+  std::memcpy(at, seat.address.data(),
+              std::min(seat.address.size(), kSeatAddress));
   return bytes;
 }
 
@@ -48,8 +49,8 @@ Seat DecodeSeat(const std::byte* at) {
   for (int* field : {&seat.color, &seat.key, &seat.port}) {
     *field = static_cast<int>(Take<uint32_t>(&at));
   }
-  seat.address.assign(reinterpret_cast<const char*>(at), kAddress);
-  seat.address.resize(std::min(seat.address.find('\0'), kAddress));
+  seat.address.assign(reinterpret_cast<const char*>(at), kSeatAddress);
+  seat.address.resize(std::min(seat.address.find('\0'), kSeatAddress));
   return seat;
 }
 
@@ -96,7 +97,9 @@ Result<std::unique_ptr<Group>> Group::FormPart(std::string_view name, int color,
   Seat own{color, key, 0, links_.address};
   std::optional<Listener> listener;
   if (size_ > 1) {
-    SLUICE_ASSIGN_OR_RETURN(listener, Listener::Open(links_.address));
+    SLUICE_ASSIGN_OR_RETURN(
+        listener, Listener::OpenPreferring(links_.address, info_.own_port,
+                                           options_.note));
     own.port = listener->port();
   }
   std::vector<std::byte> all(static_cast<size_t>(size_) * kSeatBytes);
@@ -115,7 +118,6 @@ Result<std::unique_ptr<Group>> Group::FormPart(std::string_view name, int color,
   info.host = first.address;
   info.port = first.port;
   info.listen_fd = -1;
-  info.own_port = 0;
   info.job_ranks.clear();
   info.job_size = info_.JobSize();
   info.job_local_size = info_.JobLocalSize();
@@ -130,9 +132,16 @@ Result<std::unique_ptr<Group>> Group::FormPart(std::string_view name, int color,
     info.local_size += here ? 1 : 0;
     info.job_ranks.push_back(info_.JobRank(member));
   }
+  // Ranks of a host know it by one address: they may listen at several of it.
+  if (info.node.empty() && !hosts.empty()) {
+    const auto first_here = std::find(hosts.begin(), hosts.end(),
+                                      hosts[static_cast<size_t>(rank_)]);
+    info.node = seats[static_cast<size_t>(first_here - hosts.begin())].address;
+  }
   const std::string whose =
       fmt::format("group '{}' of ranks {} of {}", name,
                   fmt::join(info.job_ranks, ", "), info.job_size);
+  info.group += "/" + whose;
   GroupOptions options = options_;
   options.may_join_again = false;
   options.joined = nullptr;
@@ -141,8 +150,7 @@ Result<std::unique_ptr<Group>> Group::FormPart(std::string_view name, int color,
       note(fmt::format("{}: {}", whose, line));
     };
   }
-  if (info.rank == 0 && listener) info.listen_fd = listener->Release();
-  listener.reset();
+  if (listener) info.listen_fd = listener->Release();
   Result<std::unique_ptr<Group>> part = Join(info, options);
   if (!part.ok()) return part.status().WithContext(whose);
   (*part)->whose_ = whose;

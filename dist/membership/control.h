@@ -14,6 +14,7 @@
 
 #include <poll.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -24,6 +25,9 @@
 #include "engine/status.h"
 
 namespace sluice::dist {
+
+// For goodbyes and a last decision to be sent.
+inline constexpr std::chrono::milliseconds kToTell(200);
 
 struct ControlMessage {
   FrameKind kind = FrameKind::kBeat;

@@ -11,9 +11,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For goodbyes and a last decision to be sent.
-constexpr milliseconds kTell(200);
-
 }  // namespace
 
 Coordinator::Coordinator(std::vector<Socket> ranks,
@@ -125,7 +122,7 @@ void Coordinator::SayGoodbye() {
   for (ControlChannel& rank : ranks_) {
     if (rank.open()) rank.Say(goodbye);
   }
-  const Deadline limit = After(kTell);
+  const Deadline limit = After(kToTell);
   while (true) {
     std::vector<pollfd> polled;
     for (ControlChannel& rank : ranks_) {

@@ -18,13 +18,14 @@ using std::chrono::milliseconds;
 
 // What a decision takes beyond a lease: a suspicion's grace, and the way.
 constexpr milliseconds kToDecide(2000);
-constexpr milliseconds kTell(200);
-constexpr milliseconds kLeastTimeout = std::chrono::seconds(1);
+// A hundred years, for who waits for ever, can be multiplied and added to.
+constexpr milliseconds kLeastTimeout = std::chrono::seconds(1),
+                       kMostTimeout = std::chrono::hours(100 * 365 * 24);
 
 }  // namespace
 
 milliseconds LeaseOf(milliseconds peer_timeout) {
-  return std::max(peer_timeout, kLeastTimeout) * 5 / 6;
+  return std::clamp(peer_timeout, kLeastTimeout, kMostTimeout) * 5 / 6;
 }
 
 milliseconds BeatOf(milliseconds lease) {
@@ -102,7 +103,7 @@ void Membership::Run() {
   goodbye.rank = rank_;
   goodbye.epoch = epoch_;
   channel_.Say(goodbye);
-  const Deadline limit = After(kTell);
+  const Deadline limit = After(kToTell);
   std::vector<ControlMessage> ignored;
   while (channel_.open() && channel_.Move(&ignored).ok() &&
          !channel_.flushed()) {

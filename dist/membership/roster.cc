@@ -20,7 +20,7 @@ constexpr size_t kMostWhy = 500;
 // Groups that come apart at once, without anybody being lost.
 constexpr int kMostInVain = 5;
 constexpr int kMostSeats = 4096;
-constexpr size_t kMostAddress = 255;
+constexpr size_t kMostAddress = 255, kMostBuild = 64;
 
 Status NoPacket(std::string_view what) {
   return DataLoss(
@@ -55,8 +55,9 @@ bool Time(std::string_view word, milliseconds* time) {
 std::string Encoded(const Meeting& meeting) {
   std::string why = meeting.why.substr(0, kMostWhy);
   std::replace(why.begin(), why.end(), '\n', ' ');
-  return fmt::format("meet {} {} {} {} {}", meeting.port, meeting.done,
-                     meeting.patience.count(), meeting.silence.count(), why);
+  return fmt::format("meet {} {} {} {} {} {}", meeting.port, meeting.done,
+                     meeting.patience.count(), meeting.silence.count(),
+                     meeting.build, why);
 }
 
 std::string Encoded(const Assembly& assembly) {
@@ -78,6 +79,10 @@ Result<Meeting> ParseMeeting(std::string_view text) {
                        &meeting.done) ||
       !Time(TakeWord(&rest), &meeting.patience) ||
       !Time(TakeWord(&rest), &meeting.silence)) {
+    return NoPacket(text);
+  }
+  meeting.build = TakeWord(&rest);
+  if (meeting.build.empty() || meeting.build.size() > kMostBuild) {
     return NoPacket(text);
   }
   meeting.why = rest.substr(0, kMostWhy);
@@ -140,10 +145,18 @@ void Roster::Meets(int seat, Meeting meeting) {
   if (found == members_.end()) return;
   Member& member = found->second;
   if (!member.was_in) others_ = true;
+  for (const auto& [other, its] : members_) {
+    if (member.was_in || !its.was_in || its.meeting.build == meeting.build) {
+      continue;
+    }
+    member.differs = fmt::format("it is Sluice {}, the others are {}",
+                                 meeting.build, its.meeting.build);
+  }
   if (Of(State::kMeets).empty()) waited_ = milliseconds(0);
+  if (member.state == State::kIn && !member.formed) apart_ = true;
   member.state = State::kMeets;
   member.meeting = std::move(meeting);
-  member.silent = milliseconds(0);
+  member.silent = member.met = milliseconds(0);
 }
 
 void Roster::Formed(int seat) {
@@ -157,12 +170,18 @@ void Roster::Ended(int seat, bool well) {
   const auto found = members_.find(seat);
   if (found == members_.end()) return;
   ended_well_ = ended_well_ || (well && found->second.was_in);
+  if (found->second.state == State::kIn && !found->second.formed) {
+    apart_ = true;
+  }
   members_.erase(found);
   others_ = true;
 }
 
 void Roster::Pass(milliseconds time) {
-  for (auto& [seat, member] : members_) member.silent += time;
+  for (auto& [seat, member] : members_) {
+    member.silent += time;
+    if (member.state == State::kMeets) member.met += time;
+  }
   const bool meets = !Of(State::kMeets).empty();
   const bool waits = Of(State::kIn).empty() && !members_.empty();
   waited_ = waits ? waited_ + time : milliseconds(0);
@@ -198,9 +217,9 @@ bool Roster::Waited() const {
   return waited_ >= patience;
 }
 
-bool Roster::AnyMeets(bool was_in) const {
-  return std::any_of(members_.begin(), members_.end(), [&](const auto& one) {
-    return one.second.state == State::kMeets && one.second.was_in == was_in;
+bool Roster::AnyWasIn() const {
+  return std::any_of(members_.begin(), members_.end(), [](const auto& one) {
+    return one.second.state == State::kMeets && one.second.was_in;
   });
 }
 
@@ -224,7 +243,7 @@ std::optional<Roster::Begun> Roster::TakeGroup() {
   }
   const bool waits = !Of(State::kStarts).empty() && !winds_up_ && !Waited();
   // At first all begin together.
-  if (waits && !AnyMeets(/*was_in=*/true)) return std::nullopt;
+  if (waits && !AnyWasIn()) return std::nullopt;
   const bool enough = std::cmp_greater_equal(here.size(), least_);
   if (!enough && !winds_up_ && !ended_well_) {
     if (waits) return std::nullopt;
@@ -278,7 +297,7 @@ Roster::Begun Roster::Begin(int first, const std::vector<int>& seats) {
   done_ = begun.done;
   others_ = false;
   group_ = begun.assembly.seats;
-  called_ = false;
+  called_ = apart_ = false;
   waited_ = milliseconds(0);
   return begun;
 }
@@ -289,18 +308,49 @@ std::optional<int> Roster::TakeCall() {
   if (called || zero == members_.end() || zero->second.state != State::kIn) {
     return std::nullopt;
   }
-  if (!AnyMeets(/*was_in=*/false)) return std::nullopt;
+  // Of several that are started, as on a host that has come, one regroups none
+  // before the others; one that hangs keeps it waiting for no longer.
+  bool waits = false, impatient = Of(State::kStarts).empty();
+  for (const auto& [seat, member] : members_) {
+    if (member.state != State::kMeets || member.was_in) continue;
+    if (!member.differs.empty()) continue;
+    waits = true;
+    impatient = impatient || member.met >= member.meeting.patience;
+  }
+  if (!waits || !impatient) return std::nullopt;
   called_ = true;
+  return zero->first;
+}
+
+std::optional<int> Roster::TakeApart() {
+  if (!std::exchange(apart_, false)) return std::nullopt;
+  const auto zero = members_.find(group_[0]);
+  if (zero == members_.end() || zero->second.state != State::kIn ||
+      zero->second.formed) {
+    return std::nullopt;  // it knows, or its group's coordinator does
+  }
   return zero->first;
 }
 
 std::vector<int> Roster::Unneeded() const {
   std::vector<int> seats;
-  if (epoch_ == 0 || !(ended_well_ || winds_up_)) return seats;
+  const bool late = epoch_ > 0 && (ended_well_ || winds_up_);
   for (const auto& [seat, member] : members_) {
-    if (!member.was_in) seats.push_back(seat);
+    if (!member.was_in && (late || !member.differs.empty())) {
+      seats.push_back(seat);
+    }
   }
   return seats;
+}
+
+std::string Roster::Differs(int seat) const {
+  const auto found = members_.find(seat);
+  return found == members_.end() ? "" : found->second.differs;
+}
+
+bool Roster::CameIn(int seat) const {
+  const auto found = members_.find(seat);
+  return found != members_.end() && found->second.was_in;
 }
 
 std::vector<int> Roster::Missing() const {

@@ -6,7 +6,8 @@
 // there, which hands them on.
 //
 //   beat                                   it lives
-//   meet PORT DONE PATIENCE SILENCE WHY    it is in no group, and listens at
+//   meet PORT DONE PATIENCE SILENCE BUILD WHY
+//                                          it is in no group, and listens at
 //                                          PORT of its host
 //   in                                     the group that it was told of has
 //                                          formed
@@ -15,6 +16,8 @@
 //                                          first, a seat is SEAT/HOST, by
 //                                          number
 //   call                                   to rank 0: others wait to come in
+//   apart                                  to rank 0: its group, which is not
+//                                          whole yet, will not be
 //   end WHY                                there will be no next group
 //   kill                                   not to the member: its launcher's
 //                                          part on another host ends it
@@ -48,6 +51,9 @@ struct Meeting {
   // For others to come, where they are needed; and how long one that is silent
   // is believed to live.
   std::chrono::milliseconds patience{0}, silence{0};
+  // What all of a group have to be alike, a word: Sluice's version and the
+  // instruction set.
+  std::string build;
   std::string why;  // what ended the group before, in one line
 };
 // Where a seat is: the number of its host in this job, and where others reach
@@ -78,8 +84,10 @@ Result<Assembly> ParseAssembly(std::string_view text);
 // comes to meet, and the next one begins when all have: one that does not come
 // and is silent has to be killed, one that is not silent is waited for. Whoever
 // was started since is in it, too, if it has come by then; if it comes later,
-// rank 0 is called, and all meet. Rank 0 becomes who has done most; those of
-// its host follow, and then host by host the others.
+// rank 0 is called, and all meet, once for all that are being started, if these
+// come within its patience. Of another build than the others it is not needed.
+// Rank 0 becomes who has done most; those of its host follow, and then host by
+// host the others.
 //
 // Those of a group that has formed notice themselves who is silent. Until then
 // it is noticed here, of all of them if need be: they may have been stopped one
@@ -114,14 +122,20 @@ class Roster {
   std::optional<Begun> TakeGroup();
   // Who is to be called: once in each group.
   std::optional<int> TakeCall();
+  // Rank 0 of a group that is not whole, when another of it has ended or given
+  // it up: it may wait for that one.
+  std::optional<int> TakeApart();
   // Those whom the others wait for in vain.
   std::vector<int> Silent() const;
   // Those that are yet to come to a first group, or to the next one, and how
   // long nothing has gone on for want of somebody.
   std::vector<int> Missing() const;
   std::chrono::milliseconds waited() const { return waited_; }
-  // Those that have come too late.
+  // Those that have come too late, or are not as the others: then in what.
   std::vector<int> Unneeded() const;
+  std::string Differs(int seat) const;
+  // Whether it ever was in a group, of one that lives.
+  bool CameIn(int seat) const;
   // Why there is no next group, once that is so.
   const std::optional<std::string>& verdict() const { return verdict_; }
   // All that are meeting.
@@ -135,14 +149,16 @@ class Roster {
     bool was_in = false;  // a group
     bool formed = false;  // the one that it is in
     Meeting meeting;      // the last
+    std::string differs;  // from those that were in a group; in words
     RosterHost host;
     std::chrono::milliseconds silent{0};
+    std::chrono::milliseconds met{0};  // how long, where it does
   };
 
   std::vector<int> Of(State state) const;
   bool Waited() const;
-  // Of those that meet, one that was, or was not, in a group.
-  bool AnyMeets(bool was_in) const;
+  // Of those that meet, one that was in a group.
+  bool AnyWasIn() const;
   // Of them, who is to be rank 0.
   int FirstOf(const std::vector<int>& seats) const;
   Begun Begin(int first, const std::vector<int>& seats);
@@ -153,6 +169,7 @@ class Roster {
   std::vector<int> group_;         // the present one, by rank
   uint32_t epoch_ = 0;
   bool called_ = false;
+  bool apart_ = false;  // it is not whole, and nobody has been told so
   bool winds_up_ = false, ended_well_ = false;
   // Since nobody is in a group and, where nobody met, one came or was started.
   std::chrono::milliseconds waited_{0};

@@ -76,6 +76,7 @@ void RosterKeeper::Keep() {
   roster_.Pass(std::min(passed, 2 * kTick));
   if (const auto begun = roster_.TakeGroup()) Announce(*begun);
   if (const auto called = roster_.TakeCall()) Tell(*called, "call");
+  if (const auto first = roster_.TakeApart()) Tell(*first, "apart");
   if (roster_.verdict() && over_.empty()) {
     End(news_.empty() ? *roster_.verdict()
                       : fmt::format("{} ({})", *roster_.verdict(),
@@ -92,7 +93,12 @@ void RosterKeeper::Keep() {
   for (const int rank : roster_.Unneeded()) {
     if (!doomed_.insert(rank).second) continue;
     unneeded_.insert(rank);
-    Tell(rank, "end the others have ended");
+    const std::string differs = roster_.Differs(rank);
+    Tell(rank, differs.empty() ? "end the others have ended"
+                               : "end it cannot come in: " + differs);
+    if (!differs.empty()) {
+      say_(fmt::format("rank {} cannot come in: {}", rank, differs));
+    }
     condemned_.push_back(rank);
   }
 }

@@ -40,6 +40,8 @@ class RosterKeeper {
   void Keep();
   // `how`: in words. Whether nobody needed it any more.
   bool Ended(int rank, bool well, const std::string& how);
+  // Whether a rank that has not been said to have ended ever was in a group.
+  bool CameIn(int rank) const { return roster_.CameIn(rank); }
   // All are told to end: with as many as there are, or because of an error.
   void WindUp() { roster_.WindUp(); }
   void End(const std::string& why);

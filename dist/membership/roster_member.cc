@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -21,7 +24,10 @@ constexpr char kLauncherGone[] =
 }  // namespace
 
 RosterMember::RosterMember(Descriptor socket, std::chrono::milliseconds silence)
-    : socket_(std::move(socket)), beat_(BeatOf(silence)), ends_(OpenPipe()) {
+    : socket_(std::move(socket)),
+      beat_(BeatOf(silence)),
+      ends_(OpenPipe()),
+      apart_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   socket_.MakePrivateAndNonBlocking();
   thread_ = std::thread([this] { Run(); });
 }
@@ -66,11 +72,16 @@ void RosterMember::Take(std::string_view packet) {
   const MutexLock lock(mutex_);
   if (packet == "call") {
     called_ = true;
+  } else if (packet == "apart") {
+    const uint64_t one = 1;
+    (void)!write(apart_.get(), &one, sizeof one);
   } else if (packet.starts_with(kEnd)) {
     over_ = Unavailable(std::string(packet.substr(kEnd.size())));
   } else {
     Result<Assembly> next = ParseAssembly(packet);
     if (next.ok()) {
+      uint64_t before = 0;  // what was said of another group
+      (void)!read(apart_.get(), &before, sizeof before);
       next_ = *std::move(next);
     } else {
       over_ = next.status();

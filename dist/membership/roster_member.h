@@ -34,6 +34,9 @@ class RosterMember {
   void SayIn() const { (void)Send(kRosterIn).ok(); }
   // Whether others wait to come into the group, of which this is rank 0.
   bool called() const EXCLUDES(mutex_);
+  // A descriptor with something to read when the group that it was told of last
+  // will not be whole, where this is its rank 0.
+  int apart() const { return apart_.get(); }
 
  private:
   void Run();
@@ -44,7 +47,8 @@ class RosterMember {
 
   Descriptor socket_;
   const std::chrono::milliseconds beat_;
-  Pipe ends_;  // closed at one end when the thread is to end
+  Pipe ends_;               // closed at one end when the thread is to end
+  const Descriptor apart_;  // an eventfd
   mutable Mutex mutex_;
   CondVar changes_;
   std::optional<Assembly> next_ GUARDED_BY(mutex_);

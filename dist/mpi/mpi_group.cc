@@ -111,6 +111,9 @@ Result<std::unique_ptr<MpiGroup>> MpiGroup::Join(const MpiCalls& calls,
         "MPI sends what goes to other hosts in the clear; --allow-plaintext, "
         "or SLUICE_ALLOW_PLAINTEXT=1, says that it may");
   }
+  // Another may have other steps of the same graph.
+  SLUICE_RETURN_IF_ERROR(
+      group->Agree("the start of Sluice " SLUICE_VERSION, std::nullopt));
   return group;
 }
 

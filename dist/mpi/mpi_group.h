@@ -45,7 +45,8 @@ class MpiGroup final : public Collective {
     std::function<void(std::string_view)> stalled = {};
     std::chrono::milliseconds stall_note = std::chrono::seconds(10);
   };
-  // By `calls`, which outlive it. Begins MPI. Once in a process.
+  // By `calls`, which outlive it. Begins MPI. Once in a process. Where ranks
+  // are of different versions it is an error on all.
   static Result<std::unique_ptr<MpiGroup>> Join(const MpiCalls& calls,
                                                 const Options& options);
   // The same with libsluice_mpi.so. Unavailable says in a line why there is no

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dist/membership/rank_name.h"
+#include "dist/net/descriptor.h"
 #include "dist/net/frame.h"
 #include "engine/caught.h"
 #include "engine/device.h"
@@ -109,7 +110,7 @@ Status NcclGroup::JoinGpus(const DeviceGroups& by) {
   Result<std::unique_ptr<DeviceGroup>> joined = by.join(place);
   if (!joined.ok()) return ByRank(joined.status(), rank(), size());
   group_ = *std::move(joined);
-  const auto deadline = Clock::now() + options_.join_timeout;
+  const Deadline deadline = After(options_.join_timeout);
   while (true) {
     const Result<bool> formed = group_->Formed();
     if (!formed.ok()) return ByRank(formed.status(), rank(), size());
@@ -177,7 +178,7 @@ Status NcclGroup::WhatIsWrong() {
     MutexLock lock(mutex_);
     naming_ = true;
   }
-  const auto deadline = Clock::now() + options_.naming;
+  const Deadline deadline = After(options_.naming);
   while (Clock::now() < deadline) {
     Status gone = HostSays();
     if (!gone.ok()) return gone;

@@ -9,7 +9,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -113,7 +115,7 @@ bool ConcernsOnlyThePeer(int error) {
 }  // namespace
 
 Result<Socket> Socket::Connect(const std::string& host, int port,
-                               Deadline deadline) {
+                               Deadline deadline, bool awaits_listener) {
   const std::string where = HostAndPort(host, port);
   if (port < 1 || port > 65535) {
     return InvalidArgument(fmt::format("{} is no port", where));
@@ -124,9 +126,9 @@ Result<Socket> Socket::Connect(const std::string& host, int port,
     Descriptor connected;
     const int error = TryAll(addresses, deadline, &connected);
     if (error == 0) return Socket(connected.Release());
-    if (!MayPass(error)) {
+    if (!MayPass(error) || (error == ECONNREFUSED && !awaits_listener)) {
       return Unavailable(
-          fmt::format("cannot connect to {}: {}", where, std::strerror(error)));
+          fmt::format("cannot connect to {}: {}", where, Persistent(error)));
     }
     const Deadline now = std::chrono::steady_clock::now();
     if (now >= deadline) {
@@ -157,6 +159,21 @@ Result<Listener> Listener::Open(const std::string& address, int port) {
     return CannotListen(HostAndPort(address, port));
   }
   return Listener(socket.Release());
+}
+
+Result<Listener> Listener::OpenPreferring(
+    const std::string& address, int port,
+    const std::function<void(std::string_view)>& note) {
+  Result<Listener> wanted = Open(address, port);
+  if (wanted.ok() || port == 0) return wanted;
+  SLUICE_ASSIGN_OR_RETURN(Listener other, Open(address));
+  if (note) {
+    note(
+        fmt::format("port {} is not to be had ({}): listens at port {}, which "
+                    "a firewall has to let pass",
+                    port, wanted.status().message(), other.port()));
+  }
+  return other;
 }
 
 Listener::Listener(int descriptor) : descriptor_(descriptor) {

@@ -4,6 +4,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <span>
 #include <utility>
@@ -15,8 +16,12 @@ namespace dist {
 
 // When to give up. What needs no wait is still done when it has passed.
 using Deadline = std::chrono::steady_clock::time_point;
+// In a hundred years at the latest: milliseconds::max(), for who never gives
+// up, is beyond what the clock can count, which is also added to.
 inline Deadline After(std::chrono::milliseconds time) {
-  return std::chrono::steady_clock::now() + time;
+  constexpr std::chrono::milliseconds kLongest =
+      std::chrono::hours(100 * 365 * 24);
+  return std::chrono::steady_clock::now() + std::min(time, kLongest);
 }
 
 // A descriptor or none (negative). Movable.

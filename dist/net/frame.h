@@ -6,7 +6,8 @@
 //        4     2  version  kFrameVersion
 //        6     1  kind     FrameKind, from 1
 //        7     1  dtype    engine/dtype.h's value + 1; 0: bytes of no dtype
-//        8     4  rank     whose it is, below 2^31; others may pass it on
+//        8     4  rank     whose it is, below 2^31; others may pass it on (of a
+//                          want 31 bits of Key() of the edge's name)
 //       12     4  epoch    of the membership
 //       16     8  run      the how manieth of its kind, or the run's number
 //       24     8  key      Key() of the name of what travels

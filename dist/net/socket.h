@@ -6,9 +6,11 @@
 #include <sys/uio.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "dist/net/descriptor.h"
@@ -34,10 +36,11 @@ class Socket {
   explicit Socket(int descriptor);  // takes it: a stream's
 
   // To a host's name or address. Tries again until the deadline where nobody
-  // listens yet. A name is looked up by the system, which knows no deadline.
-  // kNotFound where there is no such host.
+  // listens yet; without `awaits_listener` that is kUnavailable at once. A name
+  // is looked up by the system, which knows no deadline. kNotFound where there
+  // is no such host.
   static Result<Socket> Connect(const std::string& host, int port,
-                                Deadline deadline);
+                                Deadline deadline, bool awaits_listener = true);
 
   bool connected() const { return descriptor_.get() >= 0; }
   int descriptor() const { return descriptor_.get(); }
@@ -95,6 +98,11 @@ class Listener {
   // On a port, or one of the system's choice. "127.0.0.1" is for this host
   // alone. A port that a process that is gone has used can be had at once.
   static Result<Listener> Open(const std::string& address, int port = 0);
+  // On any other port where that one is not to be had, which `note`, that may
+  // be empty, is told in a line.
+  static Result<Listener> OpenPreferring(
+      const std::string& address, int port,
+      const std::function<void(std::string_view)>& note);
   explicit Listener(int descriptor);  // takes it: one that listens
 
   int descriptor() const { return descriptor_.get(); }

@@ -62,6 +62,11 @@ Status LinkedRendezvous::Run::Give(Slot& slot, const Edge& edge) {
         slot.to->peer(), edge.sender, slot.wanted_of,
         slot.wanted_by->peer() == slot.to->peer() ? "" : " by another task"));
   }
+  if (slot.wanted_as != MarkOf(edge)) {
+    return Different(*slot.wanted_by,
+                     fmt::format("edge {}, '{}' here, is another one there",
+                                 edge.number, NodeOf(edge.name)));
+  }
   // Two that connect to each other at once have two links, and may each know
   // the other by another one.
   slot.to = slot.wanted_by;
@@ -194,13 +199,20 @@ Status LinkedRendezvous::Run::StartReceive(const Edge& edge,
   MutexLock lock(mutex_);
   SLUICE_ASSIGN_OR_RETURN(Slot * slot, SlotOf(edge));
   SLUICE_RETURN_IF_ERROR(Use(link));
+  if (slot->wanted_by != nullptr) {
+    return Different(*slot->wanted_by,
+                     fmt::format("edge {}, '{}' here, comes from neither",
+                                 edge.number, NodeOf(edge.name)));
+  }
   slot->into = {static_cast<std::byte*>(data), edge.bytes};
   slot->staged = std::move(staged);
   slot->from = link.get();
   slot->sender = edge.sender;
   slot->some = edge.some;
   slot->expects = true;
-  link->Post(FrameFor(FrameKind::kWant, edge));
+  Frame want = FrameFor(FrameKind::kWant, edge);
+  want.rank = MarkOf(edge);
+  link->Post(want);
   return {};
 }
 
@@ -268,7 +280,7 @@ bool LinkedRendezvous::Run::Received(const Edge& edge, Waker& waker) {
 
 Status LinkedRendezvous::Run::WantedEarly(Link& link, const Frame& frame) {
   const auto [want, added] = early_.try_emplace(frame.count);
-  want->second = {link.shared_from_this(), frame.key};
+  want->second = {link.shared_from_this(), frame.key, frame.rank};
   if (!added || early_wants_->fetch_add(1) < kMostEarlyWants) return {};
   ForgetEarly();
   return ResourceExhausted(
@@ -284,9 +296,18 @@ Status LinkedRendezvous::Run::Wanted(Link& link, const Frame& frame) {
   }
   if (joined_ == 0) return WantedEarly(link, frame);
   Slot* const slot = SlotOf(frame.count);
-  if (slot == nullptr || slot->sending == Sending::kGiven) return {};
+  if (slot == nullptr) {
+    return Different(
+        link, fmt::format("edge {} is wanted of {} here", frame.count, edges_));
+  }
+  if (slot->from != nullptr) {
+    return Different(link,
+                     fmt::format("edge {} comes from neither", frame.count));
+  }
+  if (slot->sending == Sending::kGiven) return {};
   slot->wanted_by = link.shared_from_this();
   slot->wanted_of = frame.key;
+  slot->wanted_as = frame.rank;
   if (slot->sending == Sending::kNot || slot->sending == Sending::kCopying) {
     return {};
   }

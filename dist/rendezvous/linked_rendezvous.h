@@ -2,7 +2,7 @@
 //
 // An edge from task to task is one question and one answer:
 //
-//   the receiver   want      there is a place for the edge's tensor
+//   the receiver   want      there is a place for the edge's tensor; its name
 //   the sender     tensor    the edge, the sender's incarnation, the bytes
 //
 // in either order of readiness: a want that comes before the sender's part has
@@ -40,6 +40,10 @@
 #include "engine/thread_annotations.h"
 
 namespace sluice::dist {
+
+// What a want says of the edge's name: 31 bits, which differ where tasks that
+// each have cut a step for itself do not mean the same one.
+int MarkOf(const Edge& edge);
 
 // Who is told that a run's receive, or send, has waited so long for a task that
 // lives, and again each time that as much more has passed: a line without a

@@ -8,14 +8,14 @@
 #include <utility>
 
 namespace sluice::dist {
-namespace {
 
-// What the key of a step's edge ends with (graph/passes/partition.cc).
-std::string_view NodeOf(std::string_view key) {
-  return key.substr(key.rfind(';') + 1);
+std::string_view NodeOf(std::string_view edge_name) {
+  return edge_name.substr(edge_name.rfind(';') + 1);
 }
 
-}  // namespace
+int MarkOf(const Edge& edge) {
+  return static_cast<int>(Key(edge.name) & 0x7fffffff);
+}
 
 LinkedRendezvous::Run::Slot* LinkedRendezvous::Run::SlotOf(uint64_t number) {
   return number < static_cast<uint64_t>(edges_) ? &slots_[number] : nullptr;
@@ -40,6 +40,13 @@ Frame LinkedRendezvous::Run::FrameFor(FrameKind kind, const Edge& edge) const {
   return frame;
 }
 
+Status LinkedRendezvous::Run::Different(Link& peer, const std::string& how) {
+  (void)Use(peer.shared_from_this());
+  return FailedPrecondition(fmt::format(
+      "{} and {} run different steps: {}",
+      owner_.name_.empty() ? "this task" : owner_.name_, peer.peer(), how));
+}
+
 // First noted, then looked at: one that ends in between aborts the run.
 Status LinkedRendezvous::Run::Use(const std::shared_ptr<Link>& link) {
   if (std::find(used_.begin(), used_.end(), link) == used_.end()) {
@@ -55,16 +62,23 @@ void LinkedRendezvous::Run::Wake(Slot& slot) {
 Status LinkedRendezvous::Run::Join(int edges, int parts, TimePoint deadline) {
   MutexLock lock(mutex_);
   if (joined_ == 0) {
+    // Kept, so that each part that comes hears of it.
+    const auto strange = early_.lower_bound(static_cast<uint64_t>(edges));
+    if (strange != early_.end()) {
+      if (aborted_.load()) return status_;
+      return Different(
+          *strange->second.by,
+          fmt::format("edge {} is wanted of {} here", strange->first, edges));
+    }
     parts_ = parts;
     edges_ = edges;
     deadline_ = deadline;
     waits_.reserve(static_cast<size_t>(parts));
     slots_ = std::make_unique<Slot[]>(static_cast<size_t>(edges));
     for (const auto& [number, want] : early_) {
-      if (Slot* const slot = SlotOf(number)) {
-        slot->wanted_by = want.by;
-        slot->wanted_of = want.of;
-      }
+      slots_[number].wanted_by = want.by;
+      slots_[number].wanted_of = want.of;
+      slots_[number].wanted_as = want.as;
     }
     ForgetEarly();
   }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dist/rendezvous/link.h"
@@ -18,6 +19,9 @@
 #include "engine/thread_annotations.h"
 
 namespace sluice::dist {
+
+// What the name of a step's edge ends with (graph/passes/partition.cc).
+std::string_view NodeOf(std::string_view edge_name);
 
 // Locks: its own, then a link's.
 class LinkedRendezvous::Run final : public sluice::Exchange,
@@ -66,6 +70,7 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
     Sending sending = Sending::kNot;
     std::shared_ptr<Link> wanted_by;
     uint64_t wanted_of = 0;  // the sender's incarnation
+    int wanted_as = 0;       // MarkOf the receiver's edge
     std::shared_ptr<Link> to;
     Bytes view;
     std::vector<std::byte> buffer;
@@ -99,6 +104,8 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   Slot* SlotOf(uint64_t number) REQUIRES(mutex_);
   Result<Slot*> SlotOf(const Edge& edge) REQUIRES(mutex_);
   Frame FrameFor(FrameKind kind, const Edge& edge) const;
+  // Who cut the step for itself has cut another one. The peer is told.
+  Status Different(Link& peer, const std::string& how) REQUIRES(mutex_);
   // Both sides are ready; an error where they do not fit.
   Status Give(Slot& slot, const Edge& edge) REQUIRES(mutex_);
   void Wake(Slot& slot) REQUIRES(mutex_);
@@ -139,6 +146,7 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   struct Want {
     std::shared_ptr<Link> by;
     uint64_t of;
+    int as;
   };
   std::map<uint64_t, Want> early_ GUARDED_BY(mutex_);  // before the first
   std::vector<std::shared_ptr<Link>> used_ GUARDED_BY(mutex_);

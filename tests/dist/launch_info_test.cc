@@ -33,7 +33,8 @@ constexpr const char* kNames[] = {
     "SLUICE_SERVER",     "SLUICE_SERVERS_RETURN", "SLUICE_ROSTER_FD"};
 // Which a user may set, too.
 constexpr const char* kUsers[] = {"SLUICE_COORDINATOR", "SLUICE_CERTIFICATES",
-                                  "SLUICE_ALLOW_PLAINTEXT", "SLUICE_HOST"};
+                                  "SLUICE_ALLOW_PLAINTEXT", "SLUICE_HOST",
+                                  "SLUICE_FIRST_PORT"};
 
 // A descriptor that gives the text and then its end.
 int PipeWith(const std::string& text) {
@@ -286,6 +287,29 @@ TEST_CASE("coordinators are a host and a port") {
           std::string("SLUICE_COORDINATOR=") + text +
               " is not host:port, or [address]:port for IPv6");
   }
+}
+
+TEST_CASE("each process listens behind the first one of its host") {
+  CHECK((*Environment(1).Read().ValueOrThrow()).own_port == 0);
+  Environment placed(1);
+  placed.variables["SLUICE_FIRST_PORT"] = "4000";
+  CHECK((*placed.Read().ValueOrThrow()).own_port == 4001);
+  Environment first(0);
+  first.variables["SLUICE_LOCAL_RANK"] = "0";
+  first.variables["SLUICE_FIRST_PORT"] = "65535";
+  CHECK((*first.Read().ValueOrThrow()).own_port == 65535);
+  for (const char* bad : {"", "0", "-1", "+1", "65536", "4294967297"}) {
+    CHECK(ErrorWith("SLUICE_FIRST_PORT", bad)
+              .starts_with(fmt::format("SLUICE_FIRST_PORT={} ", bad)));
+  }
+  CHECK(ErrorWith("SLUICE_FIRST_PORT", "65535") ==
+        "SLUICE_FIRST_PORT=65535 puts local rank 1 at port 65536, of which "
+        "there are "
+        "65535");
+  // A user's word alone is no launcher's.
+  Environment alone(1);
+  alone.variables = {{"SLUICE_FIRST_PORT", "4000"}};
+  CHECK_FALSE(alone.Read().ValueOrThrow().has_value());
 }
 
 TEST_CASE("the listener is rank 0's and listens") {

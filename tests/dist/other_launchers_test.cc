@@ -25,6 +25,8 @@ constexpr const char* kNames[] = {"SLUICE_CONFIG",
                                   "SLUICE_CERTIFICATES",
                                   "SLUICE_ALLOW_PLAINTEXT",
                                   "SLUICE_COORDINATOR",
+                                  "SLUICE_FIRST_PORT",
+                                  "SLUICE_PORT",
                                   "SLUICE_SERVERS_RETURN",
                                   "PMIX_NAMESPACE",
                                   "OMPI_COMM_WORLD_SIZE",
@@ -323,6 +325,64 @@ TEST_CASE("Slurm's tasks meet at the first node of their step") {
     CHECK(info.local_size == one.local_size);
     CHECK(info.rank == 5);
   }
+}
+
+// The one with local rank 0 at the port that is given.
+TEST_CASE("what mpirun or srun has started listens where the user says") {
+  const Place place;
+  for (const int rank : {0, 2, 5}) {
+    Variables mpi = OpenMpi(rank, 6, 3);
+    mpi["SLUICE_TOKEN_FILE"] = place.path;
+    mpi["SLUICE_COORDINATOR"] = "h0:5000";
+    // Kubernetes's, of a Service of this name.
+    mpi["SLUICE_PORT"] = "tcp://10.0.0.1:80";
+    CHECK((*Read(mpi).ValueOrThrow()).own_port == (rank == 0 ? 5000 : 0));
+    mpi["SLUICE_FIRST_PORT"] = "4000";
+    const auto placed = *Read(mpi).ValueOrThrow();
+    CHECK(placed.port == 5000);
+    CHECK(placed.own_port == (rank == 0 ? 5000 : 4002));
+    Variables srun = {{"SLURM_STEP_ID", "2"},
+                      {"SLURM_JOB_ID", "41"},
+                      {"SLURM_STEP_NUM_TASKS", "6"},
+                      {"SLURM_PROCID", std::to_string(rank)},
+                      {"SLURM_LOCALID", std::to_string(rank % 3)},
+                      {"SLURM_NODEID", std::to_string(rank / 3)},
+                      {"SLURM_STEP_TASKS_PER_NODE", "3(x2)"},
+                      {"SLURM_STEP_NODELIST", "n[1-2]"},
+                      {"SLUICE_TOKEN_FILE", place.path}};
+    CHECK((*Read(srun).ValueOrThrow()).own_port ==
+          (rank == 0 ? 20'000 + 41 * 31 + 2 : 0));
+    srun["SLUICE_FIRST_PORT"] = "4000";
+    const auto info = *Read(srun).ValueOrThrow();
+    CHECK(info.host == "n1");
+    CHECK(info.port == 4000);
+    CHECK(info.own_port == 4000 + rank % 3);
+  }
+  // Of one host, too.
+  Variables here = OpenMpi(1, 3, 3);
+  here["SLUICE_TOKEN_FILE"] = place.path;
+  here["SLUICE_FIRST_PORT"] = "4000";
+  CHECK((*Read(here).ValueOrThrow()).port == 4000);
+  CHECK((*Read(here).ValueOrThrow()).own_port == 4001);
+  for (const char* bad : {"", "0", "-1", "x", "4000x", "70000"}) {
+    here["SLUICE_FIRST_PORT"] = bad;
+    CHECK(Has(Refused(here), fmt::format("SLUICE_FIRST_PORT={}", bad)));
+  }
+  here["SLUICE_FIRST_PORT"] = "65535";
+  CHECK(Has(Refused(here), "local rank 1 at port 65536"));
+}
+
+TEST_CASE(
+    "a list of addresses says where each listens, and nothing else does") {
+  const Place place;
+  const auto info =
+      *Read({{"SLUICE_CONFIG", Config(R"("worker": ["a:4001", "b:4002"])",
+                                      R"("type": "worker", "index": 1)")},
+             {"SLUICE_FIRST_PORT", "5000"},
+             {"SLUICE_TOKEN_FILE", place.path}})
+           .ValueOrThrow();
+  CHECK(info.port == 4001);
+  CHECK(info.own_port == 4002);
 }
 
 // As of a shell that salloc has opened.

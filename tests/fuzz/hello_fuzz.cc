@@ -20,6 +20,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       again->lane == hello->lane && again->token == hello->token &&
       again->version == hello->version && again->address == hello->address &&
       again->port == hello->port && again->node == hello->node &&
-      again->all_reduce == hello->all_reduce);
+      again->group == hello->group && again->all_reduce == hello->all_reduce);
   return 0;
 }

@@ -15,6 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     SLUICE_CHECK(again->done == meeting->done);
     SLUICE_CHECK(again->patience == meeting->patience);
     SLUICE_CHECK(again->silence == meeting->silence);
+    SLUICE_CHECK(again->build == meeting->build);
   }
   if (const auto group = sluice::dist::ParseAssembly(text); group.ok()) {
     const auto again =

@@ -295,7 +295,8 @@ constexpr char kPlan[] =
     R"({"version": ")" SLUICE_VERSION
     R"(", "command": ["a"], "folder": "/", "rank": 1, "server": -1,)"
     R"( "size": 2, "first": 1, "local_size": 1, "job": "b", "coordinator": "",)"
-    R"( "servers": "", "servers_return": false, "listen": "", "port": 0,)"
+    R"( "first_port": 0, "servers": "", "servers_return": false,)"
+    R"( "listen": "", "port": 0,)"
     R"( "token": "", "credentials": [], "certificates": "",)"
     R"( "allow_plaintext": false, "pin": false, "elastic": false,)"
     R"( "address": "", "timeout_kill": 5.0, "peer_timeout": 60.0})";
@@ -454,7 +455,8 @@ over = SendWait(sent) {key = "b", edge = 1} @ /cpu:0
   Seed(dir + "/hello_fuzz", "hello", EncodedHello());
   Seed(dir + "/control_fuzz", "suspect", SuspicionAndBeat());
   Seed(dir + "/roster_fuzz", "meet",
-       dist::Encoded(dist::Meeting{.port = 4000, .done = 7, .why = "gone"}));
+       dist::Encoded(dist::Meeting{
+           .port = 4000, .done = 7, .build = "1/avx2", .why = "gone"}));
   Seed(dir + "/roster_fuzz", "go",
        dist::Encoded(dist::Assembly{2, 4000, {3, 0, 1}, {1, 0, 0}, "a"}));
   Seed(dir + "/handshake_fuzz", "uri", "sluice://job/worker/3");

@@ -87,6 +87,8 @@ class Mortal final : public Collective {
   bool elastic() const override { return group_->elastic(); }
   bool called() const override { return group_->called(); }
 
+  // Before its next call.
+  void Die() { dies_in_ = 1; }
   bool died() const { return died_; }
 
  private:
@@ -116,11 +118,14 @@ class ElasticJob {
   // What each does; it returns when the process ends.
   using Body =
       std::function<void(int process, const std::shared_ptr<Mortal>& group)>;
-  ElasticJob(int size, int least, int restarts, Fate fate, Body body)
+  // `ports`: where each is to listen; none: anywhere.
+  ElasticJob(int size, int least, int restarts, Fate fate, Body body,
+             std::vector<int> ports = {})
       : size_(size),
         restarts_(restarts),
         fate_(std::move(fate)),
         body_(std::move(body)),
+        ports_(std::move(ports)),
         keeper_(least, std::chrono::seconds(20),
                 [this](const std::string& line) { said_ += line + "\n"; }) {}
 
@@ -139,6 +144,12 @@ class ElasticJob {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     for (std::thread& thread : threads_) thread.join();
+  }
+  // So many more than it began with, or has grown to: as where hosts come. By
+  // any thread, while it runs.
+  void Grow(int count) {
+    const std::lock_guard lock(mutex_);
+    for (int i = 0; i < count; ++i) Start(seats_++);
   }
   // All that were started.
   int processes() const { return started_; }
@@ -160,9 +171,10 @@ class ElasticJob {
   void Live(int seat, int process, int roster) {
     dist::LaunchInfo info;
     info.rank = info.local_rank = seat;
-    info.size = info.local_size = size_;
+    info.size = info.local_size = std::max(size_, seat + 1);
     info.token = dist::testing::Token();
     info.roster_fd = roster;
+    if (!ports_.empty()) info.own_port = ports_[static_cast<size_t>(seat)];
     bool died = false;
     auto group =
         dist::Group::Join(info, {.join_timeout = std::chrono::seconds(20),
@@ -185,10 +197,12 @@ class ElasticJob {
   int restarts_;
   const Fate fate_;
   const Body body_;
+  const std::vector<int> ports_;
   std::mutex mutex_;
   dist::RosterKeeper keeper_;
   std::string said_;
   std::vector<std::thread> threads_;
+  int seats_ = size_;
   int started_ = 0, running_ = 0, died_ = 0;
 };
 

@@ -18,7 +18,8 @@ struct Strike {
     kKill,  // SIGKILL
     kStop,  // SIGSTOP
     kPart,  // one thread alone ends, that of main; another goes on
-    kTell   // none: the mark alone, for what is done from outside
+    kTell,  // none: the mark alone, for what is done from outside
+    kHold   // it goes on when there is a file `go` beside the mark
   };
   enum class Phase : uint8_t {
     kStart,       // before it has read who it is
@@ -47,8 +48,8 @@ struct Strike {
   }
 
   static const std::vector<std::string>& Harms() {
-    static const std::vector<std::string> all = {"kill", "stop", "part",
-                                                 "tell"};
+    static const std::vector<std::string> all = {"kill", "stop", "part", "tell",
+                                                 "hold"};
     return all;
   }
   static const std::vector<std::string>& Phases() {

@@ -73,7 +73,7 @@ ends=no tasks=$SLURM_STEP_NUM_TASKS
 while [[ $1 == --* ]]; do
   case $1 in
     --kill-on-bad-exit=1) ends=yes ;;
-    --cpus-per-task=3) ;;
+    --cpus-per-task=3 | --gpu-bind=none) ;;
     --ntasks=*) tasks=${1#*=} ;;
     *) exit 99 ;;
   esac
@@ -141,21 +141,34 @@ Outcome Sbatch(const TemporaryFolder& folder, const std::string& script,
                  given.as_slurm_says, 20000 + getpid() % 10000)});
 }
 
+// By certificates, or by a token.
 TEST_CASE("a script for Slurm trains what the launcher's job does") {
-  if (!dist::HasTls()) return;
-  const TemporaryFolder folder;
-  const Outcome script = RunProgram(
-      kLauncher, Joined({"-n", "2", "--emit", "slurm", "--job-name", "m-1"},
-                        Training(folder / "log")));
-  REQUIRE(script.code == 0);
-  CHECK(Contains(script.out, "#SBATCH --ntasks=2\n"));
-  const Outcome ran = Sbatch(folder, script.out);
-  CAPTURE(ran.err);
-  CHECK(ran.code == 0);
-  CheckSameTensors(NewestTensors(folder / "log"), TrainedByLauncher());
-  for (const auto& entry : fs::directory_iterator(folder.path())) {
-    CHECK(!entry.path().filename().string().starts_with(".sluice"));
+  for (const Words& security : {Words(), Words{"--allow-plaintext"}}) {
+    if (security.empty() && !dist::HasTls()) continue;
+    CAPTURE(security.size());
+    const TemporaryFolder folder;
+    const Outcome script = RunProgram(
+        kLauncher, Joined(Joined(security, {"-n", "2", "--emit", "slurm",
+                                            "--job-name", "m-1"}),
+                          Training(folder / "log")));
+    REQUIRE(script.code == 0);
+    CHECK(Contains(script.out, "#SBATCH --ntasks=2\n"));
+    const Outcome ran = Sbatch(folder, script.out);
+    CAPTURE(ran.err);
+    CHECK(ran.code == 0);
+    CheckSameTensors(NewestTensors(folder / "log"), TrainedByLauncher());
+    for (const auto& entry : fs::directory_iterator(folder.path())) {
+      CHECK(!entry.path().filename().string().starts_with(".sluice"));
+    }
   }
+}
+
+TEST_CASE("one process of Slurm's has nobody to know") {
+  const Outcome script = RunProgram(
+      kLauncher, {"-n", "1", "--allow-plaintext", "--emit", "slurm", "true"});
+  REQUIRE(script.code == 0);
+  CHECK(Contains(script.out, "export SLUICE_ALLOW_PLAINTEXT=1\n"));
+  CHECK(script.out.find("mktemp") == std::string::npos);
 }
 
 // Memory by the CPU, rounded up: 8 GiB are 3 times 2731 MiB.
@@ -169,6 +182,8 @@ TEST_CASE("a script for Slurm asks for what each process is to have") {
   CHECK(Contains(script.out,
                  "#SBATCH --cpus-per-task=3\n#SBATCH --mem-per-cpu=2731M\n"
                  "#SBATCH --gpus-per-task=1\n"));
+  // Each sees those of its node, of which --device /gpu takes its own.
+  CHECK(Contains(script.out, " --cpus-per-task=3 --gpu-bind=none "));
   // Slurm reads them up to the first command.
   CHECK(script.out.find("#SBATCH") < script.out.find("set -eu"));
   CHECK(script.out.rfind("#SBATCH") < script.out.find("set -eu"));
@@ -188,29 +203,34 @@ TEST_CASE("a script for Slurm starts a job again that has failed") {
   }
 }
 
-// Two nodes where there may be such, else one.
+// Two nodes where there may be such, else one; by certificates or a token.
 TEST_CASE("a script for Slurm trains with parameter servers") {
-  if (!dist::HasTls()) return;
   const testing::NetHosts hosts(233, 2);
-  std::vector<Allocation> allocations = {{{4}, "4"}};
+  const Allocation one = {{4}, "4"};
+  std::vector<std::pair<Allocation, Words>> jobs = {
+      {one, {"--allow-plaintext"}}};
+  if (dist::HasTls()) jobs.push_back({one, {}});
   if (hosts.made()) {
-    allocations.push_back({{2, 2},
-                           "2(x2)",
-                           {hosts.AddressOf(0), hosts.AddressOf(1)},
-                           {hosts.Inside(0), hosts.Inside(1)}});
+    const Allocation two = {{2, 2},
+                            "2(x2)",
+                            {hosts.AddressOf(0), hosts.AddressOf(1)},
+                            {hosts.Inside(0), hosts.Inside(1)}};
+    jobs.push_back({two, {"--allow-plaintext"}});
+    if (dist::HasTls()) jobs.push_back({two, {}});
   } else {
     testing::SkipForHosts("no network name spaces to be made");
   }
   const Words servers = {"--ps", "2"}, strategy = {"--strategy", "ps"};
   const testing::TensorsByName wanted = TrainedByLauncher(servers, strategy);
-  for (const Allocation& allocation : allocations) {
+  for (const auto& [allocation, security] : jobs) {
     CAPTURE(allocation.as_slurm_says);
+    CAPTURE(security.size());
     const TemporaryFolder folder;
     const Outcome script = RunProgram(
-        kLauncher,
-        Joined(Joined(Joined(servers, {"-n", "2", "--emit", "slurm"}),
-                      Training(folder / "log")),
-               strategy));
+        kLauncher, Joined(Joined(Joined(Joined(servers, security),
+                                        {"-n", "2", "--emit", "slurm"}),
+                                 Training(folder / "log")),
+                          strategy));
     CAPTURE(script.err);
     REQUIRE(script.code == 0);
     CHECK(Contains(script.out, "#SBATCH --ntasks=4\n"));
@@ -278,6 +298,33 @@ TEST_CASE("Slurm's tasks are one cluster, with servers dealt to its nodes") {
     };
     CHECK(hosts_of("worker") == worker_hosts);
     CHECK(hosts_of("ps") == server_hosts);
+  }
+}
+
+TEST_CASE("with --port Slurm's tasks of a node listen one behind another") {
+  const TemporaryFolder folder;
+  const auto script = [](const Words& more) {
+    const Outcome made = RunProgram(
+        kLauncher,
+        Joined({"-n", "2", "--allow-plaintext", "--emit", "slurm", "--port",
+                "4000"},
+               Joined(more, {"/bin/sh", "-c",
+                             "echo \"${SLUICE_CONFIG-$SLUICE_FIRST_PORT}\" "
+                             "> told-$SLURM_PROCID"})));
+    CAPTURE(made.err);
+    REQUIRE(made.code == 0);
+    return made.out;
+  };
+  CHECK(Sbatch(folder, script({})).code == 0);
+  CHECK(TextOf(folder / "told-1") == "4000\n");
+  CHECK(Sbatch(folder, script({"--ps", "2"}), {{2, 2}, "2(x2)", {"a", "b"}})
+            .code == 0);
+  const json wanted = json::parse(
+      R"({"worker": ["a:4000", "b:4000"], "ps": ["a:4001", "b:4001"]})");
+  for (int task = 0; task < 4; ++task) {
+    const json told =
+        json::parse(TextOf(folder / fmt::format("told-{}", task)));
+    CHECK(told["cluster"] == wanted);
   }
 }
 

@@ -321,6 +321,9 @@ TEST_CASE("what elastic jobs are not made for is one line") {
   refused(Job(2, {"--elastic", "1"}, {"--transport", "mpi"}), 1, "mpi");
   refused(Job(2, {"--elastic", "1"}, {"--batch-size-per-worker", "10"}), 1,
           "--batch-size-per-worker and --scale-learning-rate");
+  // A newcomer would make them another number of virtual workers.
+  refused(Job(2, {"--elastic", "1"}, {"--micro-batches", "2"}), 1,
+          "--micro-batches: the number of processes");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "models/cli/run_record.h"
 #include "tests/support/config_jobs.h"
 #include "tests/support/error_text.h"
 #include "tests/support/last_object.h"
@@ -137,6 +138,40 @@ TEST_CASE("an evaluator takes no earlier training's end for the one's") {
       Evaluator({"--log-dir", log, "--json", "--join-timeout", "1"});
   CHECK(alone->Wait(std::chrono::seconds(30)) == 0);
   CHECK(StepsOf(alone->out()) == std::vector<int64_t>{40});
+}
+
+TEST_CASE("an evaluator waits for a training that is long in beginning") {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  Train(log, {"--epochs", "2"});
+  // Another has come together, and no further.
+  REQUIRE(NoteBegin(log));
+  const auto evaluator =
+      Evaluator({"--log-dir", log, "--json", "--join-timeout", "0.1"});
+  REQUIRE(evaluator->WaitFor("\"event\":\"result\""));
+  Pause();
+  CHECK(testing::StateOf(evaluator->pid()) != 'Z');
+  Train(log, {"--epochs", "4"});
+  CHECK(evaluator->Wait() == 0);
+  CHECK(StepsOf(evaluator->out()).back() == 40);
+}
+
+TEST_CASE("an evaluator tells a training that began anew from the one before") {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  Train(log, {"--epochs", "2"});
+  const auto evaluator =
+      Evaluator({"--log-dir", log, "--json", "--epochs", "2"});
+  REQUIRE(evaluator->WaitFor("\"event\":\"result\""));
+  const Outcome anew =
+      Train(log, {"--restart", "--seed", "2", "--learning-rate", "0.02",
+                  "--epochs", "2", "--evaluate-every", "0"});
+  CHECK(evaluator->Wait() == 0);
+  CAPTURE(evaluator->err());
+  const std::vector<int64_t> steps = StepsOf(evaluator->out());
+  CHECK(steps.size() >= 2);
+  for (const int64_t step : steps) CHECK(step == 20);
+  CHECK(AccuracyIn(evaluator->out()) == AccuracyIn(anew.out));
 }
 
 #if SLUICE_HAVE_PROTOBUF

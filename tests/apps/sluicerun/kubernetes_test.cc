@@ -80,11 +80,14 @@ std::unique_ptr<Process> Pod(const json& job, int index,
     } else {
       value = "some-uid";
     }
-    if (variable["name"] == "SLUICE_CERTIFICATES") {
+    if (variable["name"] == "SLUICE_CERTIFICATES" ||
+        variable["name"] == "SLUICE_TOKEN_FILE") {
       const json& mount = container["volumeMounts"][0];
-      CHECK(mount["mountPath"] == value);
+      const auto path = mount["mountPath"].get<std::string>();
+      REQUIRE(value.starts_with(path));
       CHECK(mount["name"] == pod["volumes"][0]["name"]);
-      value = secret;
+      CHECK(pod["volumes"][0]["secret"]["defaultMode"] == 0400);
+      value = secret + value.substr(path.size());
     }
     known[variable["name"]] = value;
     words.push_back(variable["name"].get<std::string>() + "=" + value);
@@ -150,21 +153,21 @@ TEST_CASE("a manifest for Kubernetes asks for what each process is to have") {
   CHECK(resources({})["mnist"] == json::object());
 }
 
-// Pods have names from when they have addresses, which is after the first of
-// them looks for the others.
-TEST_CASE("a manifest for Kubernetes trains what the launcher's job does") {
-  if (!dist::HasTls()) return;
-  const testing::NetHosts hosts(217, 2);
-  if (!hosts.made()) {
-    testing::SkipForHosts("no network name spaces to be made");
-    return;
-  }
+// What a job's processes may know each other by: certificates, or a token.
+std::vector<Words> Securities() {
+  std::vector<Words> all = {Words{"--allow-plaintext"}};
+  if (dist::HasTls()) all.emplace_back();
+  return all;
+}
+
+void TrainInTwoPods(const testing::NetHosts& hosts, const Words& security) {
   const TemporaryFolder folder;
+  const Words emit = {"-n",      "2",      "--emit",  "kubernetes",
+                      "--image", "sluice", "--claim", "data:/data"};
   const Outcome printed = RunProgram(
-      kLauncher, Joined(Joined({"-n", "2", "--emit", "kubernetes", "--image",
-                                "sluice", "--claim", "data:/data"},
-                               Training(folder / "log")),
-                        {"--join-timeout", "30"}));
+      kLauncher,
+      Joined(Joined(Joined(security, emit), Training(folder / "log")),
+             {"--join-timeout", "30"}));
   CAPTURE(printed.err);
   REQUIRE(printed.code == 0);
   json by_kind;
@@ -194,6 +197,20 @@ TEST_CASE("a manifest for Kubernetes trains what the launcher's job does") {
     CHECK(code == 0);
   }
   CheckSameTensors(NewestTensors(folder / "log"), TrainedByLauncher());
+}
+
+// Pods have names from when they have addresses, which is after the first of
+// them looks for the others.
+TEST_CASE("a manifest for Kubernetes trains what the launcher's job does") {
+  const testing::NetHosts hosts(217, 2);
+  if (!hosts.made()) {
+    testing::SkipForHosts("no network name spaces to be made");
+    return;
+  }
+  for (const Words& security : Securities()) {
+    CAPTURE(security.size());
+    TrainInTwoPods(hosts, security);
+  }
 }
 
 TEST_CASE("parameter servers are a Job of their own, which workers know") {
@@ -237,21 +254,14 @@ TEST_CASE("parameter servers are a Job of their own, which workers know") {
   check(items[3], "p-ps", "ps", 2);
 }
 
-TEST_CASE("pods with parameter servers train what the launcher's job does") {
-  if (!dist::HasTls()) return;
-  const testing::NetHosts hosts(229, 4);
-  if (!hosts.made()) {
-    testing::SkipForHosts("no network name spaces to be made");
-    return;
-  }
+void TrainInFourPods(const testing::NetHosts& hosts, const Words& security) {
   const TemporaryFolder folder;
   const Words servers = {"--ps", "2"}, strategy = {"--strategy", "ps"};
+  const Words job = {"-n", "2", "--emit", "kubernetes", "--image", "sluice"};
   const Outcome printed = RunProgram(
-      kLauncher,
-      Joined(Joined(Joined(servers, {"-n", "2", "--emit", "kubernetes",
-                                     "--image", "sluice"}),
-                    Training(folder / "log")),
-             strategy));
+      kLauncher, Joined(Joined(Joined(Joined(servers, security), job),
+                               Training(folder / "log")),
+                        strategy));
   CAPTURE(printed.err);
   REQUIRE(printed.code == 0);
   const json items = json::parse(printed.out)["items"];
@@ -280,6 +290,47 @@ TEST_CASE("pods with parameter servers train what the launcher's job does") {
   }
   CheckSameTensors(NewestTensors(folder / "log"),
                    TrainedByLauncher(servers, strategy));
+}
+
+TEST_CASE("pods with parameter servers train what the launcher's job does") {
+  const testing::NetHosts hosts(229, 4);
+  if (!hosts.made()) {
+    testing::SkipForHosts("no network name spaces to be made");
+    return;
+  }
+  for (const Words& security : Securities()) {
+    CAPTURE(security.size());
+    TrainInFourPods(hosts, security);
+  }
+}
+
+// Also where there are no name spaces to be made.
+TEST_CASE("a token is the Secret's, and every pod's, where there are several") {
+  for (const Words& several :
+       {Words{"-n", "2"}, Words{"-n", "1", "--ps", "1"}}) {
+    const Outcome printed = RunProgram(
+        kLauncher, Joined(several, {"--allow-plaintext", "--emit", "kubernetes",
+                                    "--image", "i", "p"}));
+    CAPTURE(printed.err);
+    REQUIRE(printed.code == 0);
+    const json items = json::parse(printed.out)["items"];
+    REQUIRE(items[0]["kind"] == "Secret");
+    const json& data = items[0]["stringData"];
+    REQUIRE(data.size() == 1);
+    CHECK(data["token"].get<std::string>().size() == 64);
+    for (size_t i = 2; i < items.size(); ++i) {
+      const json& container =
+          items[i]["spec"]["template"]["spec"]["containers"][0];
+      json told;
+      for (const json& variable : container["env"]) {
+        told[variable["name"].get<std::string>()] =
+            variable.value("value", std::string());
+      }
+      CHECK(told["SLUICE_ALLOW_PLAINTEXT"] == "1");
+      const std::string path = container["volumeMounts"][0]["mountPath"];
+      CHECK(told["SLUICE_TOKEN_FILE"] == path + "/token");
+    }
+  }
 }
 
 TEST_CASE("the user's certificates are the Secret's, and Slurm's processes'") {

@@ -101,18 +101,20 @@ void CheckEndWell(const std::vector<std::unique_ptr<Process>>& all) {
   }
 }
 
-Words Flags(const std::string& log_dir, const Words& more) {
-  return Joined({"--log-dir", log_dir, "--epochs", "2", "--deterministic"},
+Words Flags(const std::string& log_dir, const Words& more, int epochs = 2) {
+  return Joined({"--log-dir", log_dir, "--epochs", std::to_string(epochs),
+                 "--deterministic"},
                 more);
 }
 
 // As the launcher's ring trains it.
-testing::TensorsByName Ring(int workers) {
+testing::TensorsByName Ring(int workers, int epochs = 2) {
   const TemporaryFolder folder;
   const Outcome outcome = testing::RunProgram(
-      kLauncher, Joined({"-n", std::to_string(workers), testing::kMnist},
-                        testing::OnMnist("train", Flags(folder / "log",
-                                                        {"--threads", "1"}))));
+      kLauncher,
+      Joined({"-n", std::to_string(workers), testing::kMnist},
+             testing::OnMnist(
+                 "train", Flags(folder / "log", {"--threads", "1"}, epochs))));
   CAPTURE(outcome.err);
   REQUIRE(outcome.code == 0);
   return NewestTensors(folder / "log");
@@ -182,19 +184,33 @@ TEST_CASE("whoever is killed, all end, and servers say who is gone") {
   }
 }
 
-TEST_CASE("a signal to a worker saves, and ends servers well") {
+// Servers as well: who starts again what has not ended with 0 starts all.
+TEST_CASE("a signal to a worker saves, and what all are started for goes on") {
+  constexpr int kEpochs = 60;
   std::mt19937 random(6);
   const TemporaryFolder folder;
-  const ConfigJob job(2, 1,
-                      {"--log-dir", folder / "log", "--epochs", "100000",
-                       "--evaluate-every", "0", "--json", "--log-every", "2"});
-  const auto all = job.StartAll(random);
-  REQUIRE(all[0]->WaitFor("\"step\":20,"));
-  kill(all[1]->pid(), SIGTERM);
-  CHECK(all[0]->Wait() == 128 + SIGTERM);
-  CHECK(all[1]->Wait() == 128 + SIGTERM);
-  CHECK(all[2]->Wait() == 0);
-  CHECK(!NewestTensors(folder / "log").empty());
+  const ConfigJob job(
+      2, 2,
+      Flags(folder / "log",
+            {"--evaluate-every", "0", "--json", "--log-every", "2"}, kEpochs));
+  {
+    const auto all = job.StartAll(random);
+    REQUIRE(all[0]->WaitFor("\"step\":20,"));
+    kill(all[1]->pid(), SIGTERM);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const int code = all[i]->Wait();
+      CAPTURE(i);
+      const std::string err = all[i]->err();
+      CAPTURE(err);
+      CHECK(code == (i < 2 ? 128 + SIGTERM : 1));
+      if (i < 2) continue;
+      CHECK(testing::Lines(err) == 1);
+      CHECK(Contains(err, "is gone, and the training had not ended"));
+    }
+  }
+  CHECK(NewestTensors(folder / "log").at("global_step").At(0) < 10 * kEpochs);
+  CheckEndWell(job.StartAll(random));
+  CheckSameTensors(NewestTensors(folder / "log"), Ring(2, kEpochs));
 }
 
 TEST_CASE("servers that somebody starts again are waited for") {

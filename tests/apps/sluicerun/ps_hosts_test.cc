@@ -7,10 +7,13 @@
 #include <chrono>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "dist/net/socket.h"
 #include "dist/net/tls.h"
 #include "tests/apps/sluicerun/struck_job.h"
+#include "tests/support/config_jobs.h"
 #include "tests/support/net_hosts.h"
 #include "tests/support/newest_tensors.h"
 #include "tests/support/required.h"
@@ -73,6 +76,10 @@ TEST_CASE("servers of hosts are told who they are, and where others are") {
   CHECK(testing::Lines(outcome.out) == 6);
   CHECK(Contains(outcome.out,
                  "SLUICE_SERVERS=a:PORT1,b:PORT2,a:PORT3 SLUICE_SERVER=1"));
+  const testing::Outcome six = testing::RunProgram(
+      kLauncher, {"-H", "a,[::1]", "--ps", "2", "--dry-run", "p"});
+  CAPTURE(six.out);
+  CHECK(Contains(six.out, "SLUICE_SERVERS='a:PORT1,[::1]:PORT2' "));
   const testing::Outcome plain = testing::RunProgram(
       kLauncher,
       {"-H", "a:2,b", "--ps", "3", "--dry-run", "--allow-plaintext", "p"});
@@ -84,6 +91,66 @@ TEST_CASE("servers of hosts are told who they are, and where others are") {
     ++told;
   }
   CHECK(told == 6);
+}
+
+// Servers behind the ranks of their host.
+TEST_CASE("with --port all know where all listen before any has begun") {
+  const testing::Outcome dry = testing::RunProgram(
+      kLauncher, {"-H", "a:2,user@b,[::1]", "-n", "4", "--ps", "4", "--port",
+                  "4000", "--dry-run", "p"});
+  CAPTURE(dry.out);
+  CHECK(dry.code == 0);
+  const std::string servers = "a:4002,b:4001,[::1]:4001,a:4003";
+  CHECK(Contains(dry.out, "SLUICE_SERVERS='" + servers + "' SLUICE_SERVER=3"));
+  CHECK(
+      Contains(dry.out,
+               "SLUICE_RANK=1 SLUICE_LOCAL_SIZE=2 SLUICE_LOCAL_RANK=1 "
+               "SLUICE_COORDINATOR=a:4000 SLUICE_FIRST_PORT=4000 SLUICE_JOB="));
+  CHECK(
+      Contains(dry.out,
+               "SLUICE_RANK=3 SLUICE_LOCAL_SIZE=1 SLUICE_LOCAL_RANK=0 "
+               "SLUICE_COORDINATOR=a:4000 SLUICE_FIRST_PORT=4000 SLUICE_JOB="));
+  CHECK_FALSE(Contains(dry.out, "PORT1"));
+
+  const TemporaryFolder servers_said;
+  const testing::StandInSsh ssh("exec /bin/sh -c \"$2\"");
+  int port = 0;
+  do {  // a server's is the next one
+    port = testing::FreePorts(1)[0];
+  } while (!dist::Listener::Open("127.0.0.1", port + 1).ok());
+  const testing::Outcome told = testing::RunProgram(
+      kLauncher,
+      Joined(ssh.Options(),
+             {"-n", "2", "--ps", "2", "--port", std::to_string(port), "/bin/sh",
+              "-c",
+              "echo ${SLUICE_COORDINATOR-none} ${SLUICE_FIRST_PORT-none} "
+              "$SLUICE_SERVERS; if [ -n \"$SLUICE_SERVER\" ]; then "
+              ": >$1/$SLUICE_SERVER; exec sleep 1000; fi; until [ "
+              "-e $1/0 ] && [ -e $1/1 ]; do sleep 0.05; done",
+              "sh", servers_said.path()}));
+  CAPTURE(told.out);
+  CAPTURE(told.err);
+  CHECK(told.code == 0);
+  const std::string at = fmt::format("127.0.0.1:{0},127.0.0.2:{0}\n", port + 1);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(Contains(told.out,
+                   fmt::format("[{0}] 127.0.0.1:{1} {1} {2}", i, port, at)));
+    CHECK(Contains(told.out, fmt::format("[ps {}] none none {}", i, at)));
+  }
+}
+
+TEST_CASE("--port that makes no sense is one line") {
+  for (const auto& [words, code, part] :
+       {std::tuple(Words{"-n", "2"}, 2, "--port is for hosts and --emit"),
+        std::tuple(Words{"-n", "2", "--make-certificates", "d"}, 2,
+                   "--port is for hosts and --emit"),
+        std::tuple(Words{"-H", "a:2,b:2", "--ps", "3"}, 1,
+                   "would listen up to port 65537")}) {
+    testing::CheckError(
+        testing::RunProgram(
+            kLauncher, Joined(words, {"--port", "65534", "--dry-run", "p"})),
+        "sluicerun", code, part);
+  }
 }
 
 // Ranks are seated on other hosts then; servers are where they were said to be.

@@ -28,6 +28,7 @@ using testing::ByRank;
 using testing::CheckError;
 using testing::Contains;
 using testing::Job;
+using testing::Joined;
 using testing::kLauncher;
 using testing::Lines;
 using testing::Outcome;
@@ -387,6 +388,9 @@ TEST_CASE("wrong usage is one line and code 2") {
   check({"-n", "0", "true"}, "not in range 1 to 4096");
   check({"-n", "4097", "true"}, "not in range 1 to 4096");
   check({"-n", "two", "true"}, "two");
+  check({"-n", "010", "true"}, "wanted a decimal number, got '010'");
+  check({"-n", "2", "--output-dir=", "/bin/true", "x"},
+        "--output-dir= has no value");
   check({"-n", "2", "--no-such-flag", "true"}, "'--no-such-flag'");
   check({"-n", "2", "--timeout-kill", "-1", "true"}, "--timeout-kill");
   check({"-n", "2", "--tag-output", "--output-dir", "/tmp", "true"},
@@ -400,7 +404,8 @@ TEST_CASE("wrong usage is one line and code 2") {
 }
 
 TEST_CASE("what follows the program is its own") {
-  const Words arguments = {"--pin", "-n", "7", "--", "--help", "a b", ""};
+  const Words arguments = {"--pin", "-n",     "7",   "--",
+                           "--x=",  "--help", "a b", ""};
   std::string expected;
   for (const std::string& word : arguments) expected += "[0] " + word + "\n";
   const std::string script = "printf '%s\\n' \"$@\"";
@@ -419,6 +424,15 @@ TEST_CASE("a dry run prints lines that a shell would run alike") {
   const Outcome shell = RunProgram("/bin/sh", {"-c", dry.out});
   const std::string rest = "<it's><a b><><$HOME><--x=1><\\><new\nline>";
   CHECK(shell.out == "<0/2>" + rest + "<1/2>" + rest);
+  // What processes are told, too, of which this is the user's.
+  const std::string name = "it's a job; echo $HOME [0-9] *";
+  const Outcome named =
+      RunProgram("/usr/bin/env", Joined({"SLUICE_JOB=" + name, kLauncher},
+                                        Job(1, "printf '<%s>' \"$SLUICE_JOB\"",
+                                            {"--ps", "1", "--dry-run"})));
+  CAPTURE(named.out);
+  CHECK(RunProgram("/bin/sh", {"-c", named.out}).out ==
+        "<" + name + "><" + name + ">");
   RunJob(2, ": > $1", {"--dry-run"}, {folder / "ran"});
   CHECK(!std::filesystem::exists(folder / "ran"));
 }

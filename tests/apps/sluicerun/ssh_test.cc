@@ -360,11 +360,11 @@ TEST_CASE("hosts with addresses of their own train the same bits") {
     REQUIRE(outcome.code == 0);
     CheckSameTensors(NewestTensors(folder / "log"), TrainedHere(training));
   }
-  // In the clear where it is wanted, and only then.
+  // In the clear where it is wanted, and only then; at listed ports.
   const TemporaryFolder folder;
   const Outcome plain = RunProgram(
       kLauncher,
-      Joined(Joined(two->Options(), {"--allow-plaintext"}),
+      Joined(Joined(two->Options(), {"--allow-plaintext", "--port", "4000"}),
              Joined(where, Joined(training, {"--log-dir", folder / "log"}))));
   CAPTURE(plain.err);
   CHECK(plain.code == 0);

@@ -107,6 +107,12 @@ class Script {
     if (made < 0) return;  // it came before
     close(made);
     if (strikes_[i].harm == Strike::Harm::kTell) return;
+    if (strikes_[i].harm == Strike::Harm::kHold) {
+      while (access((marks_ + "/go").c_str(), F_OK) != 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      return;
+    }
     if (strikes_[i].harm == Strike::Harm::kPart) {
       std::thread([] { pause(); }).detach();
       pthread_exit(nullptr);

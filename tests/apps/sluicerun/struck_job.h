@@ -39,6 +39,7 @@ struct StruckJob {
   int size = 1, servers = 0, backups = 0;
   int stages = 1, micro_batches = 4;
   int least = 0, restarts = 0;
+  int most = 0;  // of an elastic one whose hosts come; its size is theirs then
   int epochs = 6, pace_us = 500;
   bool tcp = false, tls = false;  // in place of shared memory; and encrypted
   std::vector<Strike> strikes;
@@ -85,12 +86,16 @@ struct StruckJob {
 
   // The launcher's words. Without `marks` nothing happens to anybody.
   Words Command(const std::string& log_dir, const std::string& marks) const {
-    Words words = {"-n", std::to_string(size), "--timeout-kill", "2"};
+    Words words = {"--timeout-kill", "2"};
     const auto add = [&words](const Words& more) {
       words.insert(words.end(), more.begin(), more.end());
     };
+    if (most == 0) add({"-n", std::to_string(size)});
     if (servers > 0) add({"--ps", std::to_string(servers)});
-    if (least > 0) add({"--elastic", std::to_string(least)});
+    if (least > 0) {
+      add({"--elastic", most == 0 ? std::to_string(least)
+                                  : fmt::format("{}:{}", least, most)});
+    }
     if (restarts > 0) add({"--max-restarts", std::to_string(restarts)});
     if (tls) add({"--tls"});
     add({SLUICE_BIN_DIR "/struck", "--pace", std::to_string(pace_us)});

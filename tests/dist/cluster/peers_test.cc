@@ -223,6 +223,53 @@ TEST_CASE("a peer that is late is named, and the step goes on") {
   }
 }
 
+// What crosses is of one dtype and size in all of them.
+TEST_CASE("peers whose steps differ have an error that names both") {
+  const Watchdog watchdog;
+  enum class Differs { kInNothing, kInNode, kInNumber };
+  for (const Differs differs :
+       {Differs::kInNothing, Differs::kInNode, Differs::kInNumber}) {
+    CAPTURE(static_cast<int>(differs));
+    Groups groups = JoinAll(2, {});
+    std::vector<std::string> errors(2);
+    InThreads(2, [&](int rank) {
+      const std::vector<std::string> devices = DevicesOf(2);
+      const Differs mine = rank == 0 ? Differs::kInNothing : differs;
+      Graph graph;
+      const Output x = graph.Placeholder("x", DType::kFloat32, {4});
+      Output sum, product, there, back;
+      {
+        const DeviceScope on(graph, devices[0]);
+        sum = x + 1.0f;
+        product = x * 2.0f;
+      }
+      {
+        const DeviceScope on(graph, devices[1]);
+        there = (mine == Differs::kInNode ? product : sum) + 3.0f;
+        if (mine == Differs::kInNumber) there = there + product;
+      }
+      {
+        const DeviceScope on(graph, devices[0]);
+        back = there + product;
+      }
+      Session session(graph, OptionsOf(*groups[rank]));
+      const Tensor one = Tensor::Full(DType::kFloat32, {4}, 1);
+      errors[rank] = ErrorOf([&] { session.Run({{x, one}}, back); });
+      ThrowIfError(groups[rank]->Barrier("done"));
+    });
+    for (const std::string& error : errors) {
+      CAPTURE(error);
+      if (differs == Differs::kInNothing) {
+        CHECK(error == "(no error)");
+        continue;
+      }
+      CHECK(Contains(error, TaskName(0)));
+      CHECK(Contains(error, TaskName(1)));
+      CHECK(Contains(error, "run different steps"));
+    }
+  }
+}
+
 TEST_CASE("what is another peer's is not to be read here") {
   const Watchdog watchdog;
   Groups groups = JoinAll(2, {});

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/membership/membership.h"
 #include "dist/membership/rank_name.h"
 
 namespace sluice::dist {
@@ -33,6 +34,11 @@ void Live(Leases& leases, int size, milliseconds time, int silent = -1) {
 
 std::string Verdict(const Leases& leases) {
   return leases.verdict() ? leases.verdict()->ToString() : "none";
+}
+
+TEST_CASE("the lease of who waits for ever is long") {
+  CHECK(LeaseOf(milliseconds(6000)) == milliseconds(5000));
+  CHECK(LeaseOf(milliseconds::max()) > std::chrono::hours(24 * 365));
 }
 
 TEST_CASE("who is heard in time is never lost, who is silent is at its lease") {

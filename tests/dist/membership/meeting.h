@@ -14,6 +14,7 @@ inline Meeting Of(int64_t done) {
           .done = done,
           .patience = std::chrono::milliseconds(1000),
           .silence = std::chrono::milliseconds(300),
+          .build = "1/avx2",
           .why = "rank 1 of 3 has ended"};
 }
 

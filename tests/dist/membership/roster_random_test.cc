@@ -101,7 +101,7 @@ TEST_CASE("whoever stops or dies, and when, a job goes on or ends") {
   std::mt19937 random(13);
   const auto draw = [&](int n) { return static_cast<int>(random() % n); };
   enum class Is : uint8_t { kGone, kStarts, kMeets, kJoins, kIn };
-  int ended = 0, went_on = 0, paused = 0;
+  int ended = 0, went_on = 0, paused = 0, came_apart = 0;
   for (int trial = 0; trial < 600; ++trial) {
     CAPTURE(trial);
     const int size = 1 + draw(4), least = 1 + draw(size);
@@ -168,6 +168,13 @@ TEST_CASE("whoever stops or dies, and when, a job goes on or ends") {
       }
       lacks = lacks || there < group_size;
       if (roster.TakeCall()) called = true;
+      // Of a group that is not whole, and will not be; a whole one notices it
+      // itself.
+      const auto apart = roster.TakeApart();
+      if (apart) {
+        CHECK(is[*apart] == Is::kJoins);
+        ++came_apart;
+      }
       for (int seat = 0; seat < size; ++seat) {
         if (!of_group(seat) || stopped[seat]) continue;
         if (!lacks && !whole && is[seat] == Is::kJoins) {
@@ -178,7 +185,8 @@ TEST_CASE("whoever stops or dies, and when, a job goes on or ends") {
       // After the peer timeout those that run come apart; where others wait,
       // at once.
       if (lacks && broken_since < 0) broken_since = now;
-      if (called || (lacks && now >= broken_since + 4)) {
+      if (called || (apart && !stopped[*apart]) ||
+          (lacks && now >= broken_since + 4)) {
         for (int seat = 0; seat < size; ++seat) {
           if (!of_group(seat) || stopped[seat]) continue;
           is[seat] = Is::kMeets;
@@ -216,6 +224,7 @@ TEST_CASE("whoever stops or dies, and when, a job goes on or ends") {
   CHECK(ended > 50);
   CHECK(went_on > 50);
   CHECK(paused > 0);
+  CHECK(came_apart > 0);
 }
 
 }  // namespace

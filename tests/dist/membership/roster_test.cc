@@ -31,6 +31,7 @@ TEST_CASE("what travels comes back, and nothing else is taken") {
     CHECK(same.done == meeting.done);
     CHECK(same.patience == meeting.patience);
     CHECK(same.silence == meeting.silence);
+    CHECK(same.build == meeting.build);
     CHECK(same.why == meeting.why);
     std::set<int> seats;
     const size_t count = 1 + random() % 9;
@@ -57,7 +58,8 @@ TEST_CASE("what travels comes back, and nothing else is taken") {
         text[random() % text.size()] = " ,0123456789-+xgomet"[random() % 20];
       }
       const auto first = ParseMeeting(text);
-      if (first.ok()) CHECK(Encoded(*first).size() <= text.size());
+      // With the space before a `why` of nothing.
+      if (first.ok()) CHECK(Encoded(*first).size() <= text.size() + 1);
       if (first.ok()) CHECK(first->port > 0);
       const auto second = ParseAssembly(text);
       if (second.ok()) {
@@ -69,12 +71,16 @@ TEST_CASE("what travels comes back, and nothing else is taken") {
     }
   }
   for (const char* text :
-       {"", "beat", "meet", "meet 0 1 1 1 ", "meet 65536 1 1 1 ",
-        "meet 80 -2 1 1 ", "meet 80 1 -1 1 ", "meet 80 1 1", "meet 80 1x 1 1 ",
-        "meet 80 99999999999999999999 1 1 ", " meet 80 1 1 1 "}) {
+       {"", "beat", "meet", "meet 0 1 1 1 b ", "meet 65536 1 1 1 b ",
+        "meet 80 -2 1 1 b ", "meet 80 1 -1 1 b ", "meet 80 1 1",
+        "meet 80 1x 1 1 b ", "meet 80 99999999999999999999 1 1 b ",
+        " meet 80 1 1 1 b ", "meet 80 1 1 1", "meet 80 1 1 1 ",
+        "meet 80 1 1 1  b"}) {
     CAPTURE(text);
     CHECK(ParseMeeting(text).status().code() == Code::kDataLoss);
   }
+  CHECK(ParseMeeting("meet 80 1 1 1 b").ok());
+  CHECK(!ParseMeeting("meet 80 1 1 1 " + std::string(65, 'b')).ok());
   for (const char* text : {"",
                            "go",
                            "go 1 80",

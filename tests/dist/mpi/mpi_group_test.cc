@@ -287,6 +287,30 @@ TEST_CASE("a rank that does something else is named by all") {
   }
 }
 
+// Rank 1's numbers of what it is at, as those of another version are others.
+thread_local bool is_another_version = false;
+const char* LargestOfVersions(int communicator, uint64_t* values, int count) {
+  if (is_another_version && count == 3) {
+    ++values[0];
+    values[1] = ~values[0];
+  }
+  return ThreadMpi::Calls().largest(communicator, values, count);
+}
+
+TEST_CASE("ranks of different versions are not together") {
+  const Watchdog watchdog;
+  MpiCalls calls = ThreadMpi::Calls();
+  calls.largest = &LargestOfVersions;
+  ThreadMpi(2, 2).Run([&](int rank) {
+    is_another_version = rank == 1;
+    const auto group = MpiGroup::Join(calls, {});
+    REQUIRE(!group.ok());
+    CHECK(group.status().code() == Code::kFailedPrecondition);
+    CHECK(Contains(group.status().message(),
+                   "rank 0 of 2 at the start of Sluice "));
+  });
+}
+
 TEST_CASE("what would go to other hosts in the clear is refused by all") {
   const Watchdog watchdog;
   ThreadMpi(4, 2).Run([](int) {

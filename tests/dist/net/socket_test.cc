@@ -76,6 +76,19 @@ Buffer TooMuch() {
   return Buffer(32 * kMega, std::byte{7});
 }
 
+TEST_CASE("who never gives up does not do so at once") {
+  const Deadline never = After(milliseconds::max());
+  const Deadline now = std::chrono::steady_clock::now();
+  CHECK(never > now + std::chrono::hours(24 * 365));
+  CHECK(never + milliseconds(1 << 30) > never);
+  Listener listener = Listener::Open("127.0.0.1").ValueOrThrow();
+  std::thread connects([&] {
+    CHECK(Socket::Connect("127.0.0.1", listener.port(), never).ok());
+  });
+  CHECK(listener.Accept(never).ok());
+  connects.join();
+}
+
 TEST_CASE("transfers arrive byte for byte, however they are cut") {
   auto [zero, one] = Connected();
   Random random(1);
@@ -307,6 +320,13 @@ TEST_CASE("whoever connects waits for the listener") {
   CHECK(early.status().message() ==
         "cannot connect to 127.0.0.1:" + std::to_string(port) +
             " for so long: nobody listens there");
+  // Or does not, which would take to the limit.
+  const auto refused =
+      Socket::Connect("127.0.0.1", port, Limit(), /*awaits_listener=*/false);
+  CHECK(refused.status().code() == Code::kUnavailable);
+  CHECK(refused.status().message() ==
+        "cannot connect to 127.0.0.1:" + std::to_string(port) +
+            ": nobody listens there");
 
   Result<Socket> connected = Unavailable("");
   std::thread peer(

@@ -178,7 +178,7 @@ TEST_CASE("an abort reaches a task whose part joins later") {
   const Watchdog watchdog;
   Pair tasks(false);
   const RunKey key = tasks.one.rendezvous->NewRun();
-  sluice::Exchange& run = **tasks.one.rendezvous->Join(key, 1, 1, kNever);
+  sluice::Exchange& run = **tasks.one.rendezvous->Join(key, 2, 1, kNever);
   std::byte data{};
   const Edge edge = EdgeOf(0, 1, /*to_other=*/false);
   CHECK(run.StartReceive(edge, {&data}).ok());
@@ -186,8 +186,8 @@ TEST_CASE("an abort reaches a task whose part joins later") {
   CHECK(run.WaitReceived(edge, {&data}).message() == "enough");
   tasks.one.rendezvous->Leave(key);
   while (tasks.other.rendezvous->runs() == 0) std::this_thread::yield();
-  sluice::Exchange& late = **tasks.other.rendezvous->Join(key, 1, 1, kNever);
-  const Edge never = EdgeOf(0, 1);
+  sluice::Exchange& late = **tasks.other.rendezvous->Join(key, 2, 1, kNever);
+  const Edge never = EdgeOf(1, 1);
   CHECK(late.StartReceive(never, {&data}).ok());
   CHECK(late.WaitReceived(never, {&data}).message() == "enough");
   tasks.other.rendezvous->Leave(key);
@@ -266,6 +266,63 @@ TEST_CASE("another size or sender than the edge's is an error") {
     mine.Leave(key);
     CHECK(actor.task->link->status().ok());  // the rest of the link is sound
   }
+}
+
+// Of tasks that each have cut a step for itself.
+TEST_CASE("a want by another name than the edge's is an error") {
+  const Watchdog watchdog;
+  Actor actor;
+  LinkedRendezvous& mine = *actor.task->rendezvous;
+  const RunKey key = mine.NewRun();
+  const Edge edge = EdgeOf(0, 100);
+  Edge other = edge;
+  other.name = "another";
+  sluice::Exchange& run = **mine.Join(key, 1, 1, kNever);
+  actor.Say(actor.About(FrameKind::kWant, key, other));
+  std::vector<std::byte> data(100);
+  Status status = run.StartSend(edge, {data.data()});
+  while (status.ok()) status = run.WaitSent(edge, {data.data()});
+  CHECK(status.code() == Code::kFailedPrecondition);
+  CHECK(status.message() ==
+        "this task and the actor run different steps: edge 0, 'e0' here, is "
+        "another one there");
+  mine.Leave(key);
+  CHECK(actor.task->link->status().ok());  // the rest of the link is sound
+}
+
+// One that comes before the run has begun here.
+TEST_CASE("an early want for an edge that the step has not is an error") {
+  const Watchdog watchdog;
+  Pair tasks(false);
+  LinkedRendezvous& mine = *tasks.one.rendezvous;
+  LinkedRendezvous& theirs = *tasks.other.rendezvous;
+  const RunKey key = mine.NewRun(), next = mine.NewRun();
+  const Edge edge = EdgeOf(1, 1), sound = EdgeOf(0, 1);
+  const std::byte sent{7};
+  std::byte never{}, data{};
+  sluice::Exchange& run = **theirs.Join(key, 2, 1, kNever);
+  CHECK(run.StartReceive(edge, {&never}).ok());
+  // It has been heard when what is behind it has.
+  sluice::Exchange& behind = **theirs.Join(next, 1, 1, kNever);
+  CHECK(behind.StartReceive(sound, {&data}).ok());
+  while (mine.runs() < 2) std::this_thread::yield();
+  for (int part = 0; part < 2; ++part) {
+    CAPTURE(part);
+    const Status status = mine.Join(key, 1, 2, kNever).status();
+    CHECK(status.code() == Code::kFailedPrecondition);
+    CHECK(status.message() ==
+          "this task and other run different steps: edge 1 is wanted of 1 "
+          "here");
+    mine.Abort(key, status);  // as the step does
+  }
+  // Both hear of it, and no other run is ended.
+  CHECK(run.WaitReceived(edge, {&never}).code() == Code::kFailedPrecondition);
+  theirs.Leave(key);
+  CHECK(Send(**mine.Join(next, 1, 1, kNever), sound, &sent).ok());
+  CHECK(behind.WaitReceived(sound, {&data}).ok());
+  CHECK(data == sent);
+  mine.Leave(next);
+  theirs.Leave(next);
 }
 
 TEST_CASE("of an edge of which some may come, more is an error") {
@@ -368,11 +425,13 @@ TEST_CASE("wants of runs that have not begun have a most") {
   actor.Say(abort);
   while (mine.runs() < 4) std::this_thread::yield();
   // That run has ended, the other has not.
-  sluice::Exchange& ended = **mine.Join(key, 1, 1, kNever);
+  constexpr int kEdges = kMost / 2 + 1;
+  sluice::Exchange& ended = **mine.Join(key, kEdges, 1, kNever);
   std::byte data{};
   CHECK(Receive(ended, EdgeOf(0, 1, false), &data).code() ==
         Code::kResourceExhausted);
-  sluice::Exchange& sound = **mine.Join({key.epoch, key.run + 1}, 1, 1, kNever);
+  sluice::Exchange& sound =
+      **mine.Join({key.epoch, key.run + 1}, kEdges, 1, kNever);
   CHECK(Send(sound, EdgeOf(0, 1), &data).ok());
 }
 

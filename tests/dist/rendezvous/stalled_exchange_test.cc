@@ -221,6 +221,7 @@ TEST_CASE("a send that is not taken is named, too") {
   want.kind = FrameKind::kWant;
   want.run = key.run;
   want.key = edge.sender;
+  want.rank = MarkOf(edge);
   std::array<std::byte, kFrameBytes> header;
   Encode(want, header);
   const std::array<Bytes, 1> pieces = {Bytes(header)};

@@ -123,6 +123,7 @@ struct Actor {
     frame.run = run.run;
     frame.key = edge.sender;
     frame.count = static_cast<uint64_t>(edge.number);
+    if (kind == FrameKind::kWant) frame.rank = MarkOf(edge);
     return frame;
   }
   std::unique_ptr<TestTask> task;

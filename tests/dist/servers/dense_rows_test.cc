@@ -292,7 +292,7 @@ TEST_CASE("no server joins what is cut") {
     // Nothing on a server reads one but element by element.
     bool norms = false;
     for (const auto& node : graph.nodes()) {
-      norms |= node->Is("L2Loss") && node->device() != kWorker;
+      norms |= node->Is("SquaredNorm") && node->device() != kWorker;
       if (node->device() == kWorker || node->device().empty()) continue;
       for (const Output& input : node->inputs()) {
         if (!SpreadsRows(input.node())) continue;

@@ -1,0 +1,27 @@
+// Whom a rank that joins may talk to, by what it has to show: with credentials
+// those whom certificates are of, without them those of this host.
+#ifndef SLUICE_DIST_COLLECTIVE_TRUST_H_
+#define SLUICE_DIST_COLLECTIVE_TRUST_H_
+
+#include <memory>
+
+#include "dist/launch_info.h"
+#include "dist/net/socket.h"
+#include "dist/net/tls.h"
+#include "engine/status.h"
+
+namespace sluice::dist {
+
+// Null where there are no credentials. kInvalidArgument where they are not this
+// rank's.
+Result<std::shared_ptr<const Tls>> OwnTls(const LaunchInfo& info);
+
+// Without credentials. kFailedPrecondition that names the address where the
+// other end of a connection, or where this rank is to listen, is beyond this
+// host: whoever could reach it would be heard.
+Status RequireLoopback(const Socket& socket);
+Status RequireLoopback(const Listener& listener, int rank);
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_COLLECTIVE_TRUST_H_
