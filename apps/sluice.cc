@@ -226,9 +226,12 @@ int Run(int argc, char** argv) {
         "doctor, worker, data",
         argv[1]));
   }
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  if (const std::string empty = EmptySwitch(app, arguments); !empty.empty()) {
+    return Usage(empty + " has no value");
+  }
   try {
-    std::vector<std::string> arguments = WithEmptyValues(
-        std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+    arguments = WithEmptyValues(arguments);
     std::reverse(arguments.begin(), arguments.end());
     app.parse(std::move(arguments));  // CLI11 takes the last one first
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

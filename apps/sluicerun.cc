@@ -325,6 +325,23 @@ void AddForOthers(CLI::App& app, ForOthers& others) {
       ->check(DecimalRange(1, 3650));
 }
 
+// The first of the launcher's own options whose value is empty, for which CLI11
+// would take the next word; empty: there is none. What follows them is the
+// program's.
+std::string EmptyOption(const CLI::App& app, int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word.size() < 2 || word[0] != '-') break;
+    const std::string name =
+        word.substr(0, word[1] == '-' ? word.find('=') : 2);
+    const CLI::Option* option = app.get_option_no_throw(name);
+    if (option == nullptr) break;
+    if (HasEmptyValue(word)) return word;
+    if (word == name && option->get_items_expected_max() > 0) ++i;
+  }
+  return {};
+}
+
 int Printed() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
   return Fail(kFailure,
@@ -343,6 +360,9 @@ int Run(int argc, char** argv) {
   AddForOthers(app, others);
   app.add_flag("--dry-run", dry_run,
                "Print what would run, one line per rank, and end");
+  if (const std::string empty = EmptyOption(app, argc, argv); !empty.empty()) {
+    return Fail(kUsage, empty + " has no value; sluicerun --help says more");
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -351,15 +371,6 @@ int Run(int argc, char** argv) {
                 std::string(error.what()) + "; sluicerun --help says more");
   }
   options.command = app.remaining();
-  // The program's are its own.
-  const std::vector<std::string> own(
-      argv + 1, argv + argc - static_cast<int>(options.command.size()));
-  if (const auto empty = std::find_if(own.begin(), own.end(), HasEmptyValue);
-      empty != own.end()) {
-    return Fail(kUsage, fmt::format("{} has no value; sluicerun --help says "
-                                    "more",
-                                    *empty));
-  }
   const bool counted = options.size > 0;
   if (options.hosts.empty()) {
     if (!counted) options.size = options.most;

@@ -34,7 +34,8 @@ struct ClusterOptions {
 };
 
 // Connects to nobody yet. Sessions keep what they are given. kInvalidArgument
-// where the credentials are none, or another's than the name says.
+// where the credentials are none, or another's than the name says, and where
+// stall_note is not above 0.
 Result<std::shared_ptr<Cluster>> MakeCluster(const ClusterOptions& options,
                                              std::vector<ClusterTask> tasks);
 

@@ -28,14 +28,15 @@ struct TaskOptions {
   // A task that shows no sign of life for so long, at least a second, is gone.
   std::chrono::milliseconds peer_timeout = std::chrono::seconds(10);
   Transport transport = Transport::kAuto;
-  // Told of refusals, and of a port that is not to be had, without a newline.
-  // May be empty.
+  // Told of refusals, of a port that is not to be had, and, each time that
+  // stall_note has passed, for which task this one waits that is not there yet;
+  // without a newline, and must not ask anything of the cluster. May be empty.
   std::function<void(std::string_view)> note = {};
   // Told for which task, and for which tensor, a step here has waited for so
   // long though it lives, and again each time that as much more has passed; by
   // another thread, without a newline. May be empty.
   std::function<void(std::string_view)> stalled = {};
-  std::chrono::milliseconds stall_note = std::chrono::seconds(10);
+  std::chrono::milliseconds stall_note = std::chrono::seconds(10);  // above 0
 };
 
 // Where a task of a cluster is.

@@ -53,7 +53,7 @@ class Task final : public Link::Owner {
   };
 
   // What a task's options say of its credentials: null where they have none. An
-  // error where they are not its own.
+  // error where they are not its own, or other options are wrong.
   static Result<std::shared_ptr<const Tls>> TlsOf(const TaskOptions& options);
   // `tls` is TlsOf's. `service` may be null, must outlive it, and is not called
   // any more when Stop returns.
@@ -68,7 +68,8 @@ class Task final : public Link::Owner {
   // From now on others may connect. The port is returned.
   Result<int> Listen(Listener listener);
 
-  // The link to a task, made where there is none that lives.
+  // The link to a task, made where there is none that lives. Waits for one that
+  // is not there yet, and says so.
   Result<LinkPtr> Reach(const ClusterTask& task, Deadline deadline);
   // One that there is and has not ended; null where there is none.
   LinkPtr Find(const std::string& name) const;
@@ -110,6 +111,7 @@ class Task final : public Link::Owner {
   };
 
   Result<LinkPtr> Connect(const ClusterTask& task, Deadline deadline);
+  Result<Socket> AwaitListener(const ClusterTask& task, Deadline deadline);
   Status CheckReached(const Socket& socket, const std::string& name) const;
   Status Introduce(Socket& socket, const Introduction& who, Deadline deadline);
   Result<Introduction> HearOf(Socket& socket, Deadline deadline);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "dist/cluster/task.h"
+#include "dist/collective/patience.h"
 #include "dist/collective/sharing.h"
 #include "dist/net/address.h"
 #include "dist/net/local.h"
@@ -27,6 +28,8 @@ constexpr milliseconds kLook(100);
 // For the other half of a link: who connects begins it when it has shaken hands
 // for the first, as have all others that come at the same time.
 constexpr milliseconds kForOtherHalf = std::chrono::seconds(60);
+// For a connection at least, however often there are to be lines.
+constexpr milliseconds kConnect(100);
 constexpr size_t kMostHalves = 8192;  // of as many tasks
 // At a time; the others wait at the door.
 constexpr size_t kMostAdmissions = 64;
@@ -52,6 +55,11 @@ std::string TaskNameOf(const Identity& identity) {
 }
 
 Result<std::shared_ptr<const Tls>> Task::TlsOf(const TaskOptions& options) {
+  if (options.stall_note <= milliseconds(0)) {
+    return InvalidArgument(
+        fmt::format("stall_note is {} ms, wanted a time above 0",
+                    options.stall_note.count()));
+  }
   if (!options.credentials) return std::shared_ptr<const Tls>();
   SLUICE_ASSIGN_OR_RETURN(auto tls, Tls::Create(*options.credentials));
   const std::string own = TaskNameOf(tls->identity());
@@ -243,12 +251,25 @@ Result<Task::LinkPtr> Task::Reach(const ClusterTask& task, Deadline deadline) {
   return link;
 }
 
+Result<Socket> Task::AwaitListener(const ClusterTask& task, Deadline deadline) {
+  Patience patience(options_.name, deadline, options_.note,
+                    options_.stall_note);
+  while (true) {
+    Result<Socket> socket = Socket::Connect(
+        task.host, task.port,
+        std::min(deadline, std::max(patience.next(), After(kConnect))));
+    if (socket.status().code() != Code::kDeadlineExceeded) return socket;
+    const Status waited = patience.Waited(
+        fmt::format("{} at {}", task.name, HostAndPort(task.host, task.port)));
+    if (!waited.ok()) return socket;  // which says what is wrong there
+  }
+}
+
 Result<Task::LinkPtr> Task::Connect(const ClusterTask& task,
                                     Deadline deadline) {
   SLUICE_ASSIGN_OR_RETURN(const std::string number, RandomWord());
   const auto half = [&](bool to) -> Result<Socket> {
-    SLUICE_ASSIGN_OR_RETURN(Socket socket,
-                            Socket::Connect(task.host, task.port, deadline));
+    SLUICE_ASSIGN_OR_RETURN(Socket socket, AwaitListener(task, deadline));
     if (tls_ != nullptr) {
       SLUICE_RETURN_IF_ERROR(
           socket.AwaitTls(*tls_, TlsSide::kConnects, After(kIntroduction)));

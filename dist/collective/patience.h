@@ -18,11 +18,18 @@ namespace sluice::dist {
 
 using Note = std::function<void(std::string_view)>;
 
-// Says every 10 s whom this rank waits for, and in the end's error.
+// Says every 10 s, or another time above 0, whom this rank waits for, and in
+// the end's error.
 class Patience {
  public:
-  Patience(std::string me, Deadline deadline, const Note& note)
-      : me_(std::move(me)), deadline_(deadline), note_(note) {}
+  Patience(std::string me, Deadline deadline, const Note& note,
+           std::chrono::milliseconds every = std::chrono::seconds(10))
+      : me_(std::move(me)),
+        deadline_(deadline),
+        note_(note),
+        // A year, for who wants no lines, can be added to.
+        every_(std::min<std::chrono::milliseconds>(
+            every, std::chrono::hours(24 * 365))) {}
 
   // When to look again: at the next line or the end.
   Deadline next() const { return std::min(deadline_, next_line_); }
@@ -36,18 +43,18 @@ class Patience {
     if (now >= deadline_) return DeadlineExceeded(line);
     if (now >= next_line_) {
       if (note_) note_(line);
-      next_line_ += kEvery;
+      next_line_ += every_;
     }
     return {};
   }
 
  private:
-  static constexpr std::chrono::seconds kEvery{10};
   const std::string me_;
   const Deadline deadline_;
   const Note& note_;
+  const std::chrono::milliseconds every_;
   const Deadline start_ = std::chrono::steady_clock::now();
-  Deadline next_line_ = start_ + kEvery;
+  Deadline next_line_ = start_ + every_;
 };
 
 }  // namespace sluice::dist

@@ -32,6 +32,32 @@ inline std::vector<std::string> WithEmptyValues(
   return split;
 }
 
+// The first of these that is a switch, which takes no value and so nothing
+// behind it, either; empty: there is none. App is CLI::App.
+template <typename App>
+std::string EmptySwitch(const App& app,
+                        const std::vector<std::string>& arguments) {
+  const App* command = &app;
+  for (const std::string& argument : arguments) {
+    if (argument == "--") break;
+    if (HasEmptyValue(argument)) {
+      const auto* option =
+          command->get_option_no_throw(argument.substr(0, argument.size() - 1));
+      if (option != nullptr && option->get_items_expected_max() == 0) {
+        return argument;
+      }
+      continue;
+    }
+    for (const App* nested :
+         command->get_subcommands([](const App*) { return true; })) {
+      if (nested->get_name() != argument) continue;
+      command = nested;
+      break;
+    }
+  }
+  return {};
+}
+
 // What is wrong with a number that CLI11 reads; empty: nothing. Integers with
 // a leading zero are octal to it.
 inline std::string WrongDecimal(std::string_view text) {

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,8 +69,10 @@ struct TensorInfo {
 };
 struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;  // in the order of their data
-  Metadata metadata;
+  Metadata metadata;                // without the checksum
   size_t data_bytes = 0;
+  // Of header and data, as it is written there; nullopt: it has none.
+  std::optional<std::string> checksum = {};
 };
 
 // Atomic (FileSystem::WriteAtomically). kInvalidArgument for a name that is

@@ -209,7 +209,7 @@ Result<ParsedHeader> ParseHeader(std::string_view text, size_t data_bytes) {
                    });
   SLUICE_RETURN_IF_ERROR(CheckLayout(header.tensors, data_bytes));
   if (auto crc = header.metadata.extract(kChecksumKey); !crc.empty()) {
-    parsed.checksum = std::move(crc.mapped());
+    header.checksum = std::move(crc.mapped());
     parsed.header_crc = Crc32(0, CanonicalHeader(std::move(root)));
   }
   return parsed;

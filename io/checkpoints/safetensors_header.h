@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,7 +31,6 @@ Result<size_t> HeaderLength(std::string_view bytes);
 
 struct ParsedHeader {
   SafetensorsHeader header;
-  std::optional<std::string> checksum;
   uint32_t header_crc = 0;
 };
 // `text` is the header, `data_bytes` what follows it in the file.

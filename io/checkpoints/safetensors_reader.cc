@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -105,14 +106,15 @@ Result<Safetensors> ReadFrom(const OpenFile& file, const std::string& path,
         *file, offset, bytes, static_cast<char*>(tensor.raw()), &buffer, &crc));
     result.tensors.push_back({std::move(info.name), std::move(tensor)});
   }
-  if (parsed.checksum && ChecksumText(crc) != *parsed.checksum) {
+  const std::optional<std::string>& checksum = parsed.header.checksum;
+  if (checksum && ChecksumText(crc) != *checksum) {
     return DataLoss("the checksum is wrong; the file is damaged");
   }
   for (const NamedTensor& tensor : result.tensors) {
     SLUICE_RETURN_IF_ERROR(CheckBools(tensor));
   }
   result.metadata = std::move(parsed.header.metadata);
-  result.checksummed = parsed.checksum.has_value();
+  result.checksummed = checksum.has_value();
   return result;
 }
 

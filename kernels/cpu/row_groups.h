@@ -65,8 +65,13 @@ class RowGroups {
   // Different rows.
   int64_t count() const { return count_; }
   int64_t row(int64_t group) const { return places_[starts_[group]].row; }
-  int64_t first_slice(int64_t group) const {
-    return places_[starts_[group]].slice;
+  int64_t first_slice(int64_t group) const { return slice(group, 0); }
+  // Of the group's slices, in their order.
+  int64_t slice(int64_t group, int64_t i) const {
+    return places_[starts_[group] + i].slice;
+  }
+  int64_t slices(int64_t group) const {
+    return starts_[group + 1] - starts_[group];
   }
 
   // sum[0, n) = the elements [first, first + n) of the group's slices, which

@@ -49,6 +49,10 @@ class Reader {
 
   // Reads the arguments; an exit code where that ends it.
   std::optional<int> Read(const std::vector<std::string>& arguments) {
+    if (const std::string empty = EmptySwitch(app_, arguments);
+        !empty.empty()) {
+      return Usage(empty + " has no value");
+    }
     try {
       std::vector<std::string> reversed = WithEmptyValues(arguments);
       std::reverse(reversed.begin(), reversed.end());

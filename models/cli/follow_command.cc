@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "io/checkpoints/checkpoint.h"
+#include "io/checkpoints/safetensors.h"
 #include "io/files/file.h"
-#include "io/files/file_version.h"
 #include "io/summaries/event_file.h"
 #include "models/cli/commands.h"
 #include "models/cli/console.h"
@@ -31,26 +31,20 @@ std::optional<int64_t> NewestStep(const std::string& log_dir) {
 // A training that begins anew saves others of the same steps.
 struct SavedStep {
   int64_t step = -1;
-  std::string version;  // FileVersion; empty where there is none
+  // Of its content: what a copy or new rights leave as it is.
+  std::optional<std::string> checksum;
 
   bool operator==(const SavedStep&) const = default;
 };
 
-// nullopt: there is none yet, or it was saved just now.
+// nullopt: there is none yet, or another has just taken its place.
 std::optional<SavedStep> NewestSaved(const std::string& log_dir) {
   const std::optional<int64_t> step = NewestStep(log_dir);
   if (!step) return std::nullopt;
-  Result<std::string> version =
-      FileVersion(CheckpointManager::ForReading(log_dir).PathOf(*step));
-  switch (version.status().code()) {
-    case Code::kNotFound:  // another has taken its place
-    case Code::kFailedPrecondition:
-      return std::nullopt;
-    case Code::kUnimplemented:
-      return SavedStep{*step, ""};
-    default:
-      return SavedStep{*step, std::move(version).ValueOrThrow()};
-  }
+  Result<SafetensorsHeader> header = ReadSafetensorsHeader(
+      CheckpointManager::ForReading(log_dir).PathOf(*step));
+  if (header.status().code() == Code::kNotFound) return std::nullopt;
+  return SavedStep{*step, std::move(header).ValueOrThrow().checksum};
 }
 
 // Of what is evaluated, for TensorBoard.

@@ -24,32 +24,60 @@ int64_t MostRuns(const GatherShape& plan) {
   return plan.count / kSlicesRun;
 }
 
+// For few updates of a tall table: no memory or time that grows with its rows.
+bool FindsByGroups(const GatherShape& plan) {
+  return plan.size / 4 > plan.count;
+}
+
 // Which updates of one batch are summed before they come to their row; in a
 // workspace of Words(plan).
 struct Runs {
   static int64_t Words(const GatherShape& plan) {
-    return 1 + MostRuns(plan) + plan.count + plan.size;
+    const int64_t finding =
+        FindsByGroups(plan)
+            ? static_cast<int64_t>(RowGroups::WorkspaceBytes(plan.count) /
+                                   sizeof(int64_t))
+            : plan.size;
+    return 1 + MostRuns(plan) + plan.count + finding;
   }
   Runs(const GatherShape& plan, int64_t* words)
       : num_rows(words),
         rows(num_rows + 1),
         places(rows + MostRuns(plan)),
-        seen(places + plan.count) {}
+        finding(places + plan.count) {}
 
   int64_t* num_rows;
   int64_t* rows;  // [num_rows]: each has one run at a time
   // [count]: kToRow, or r * kSlicesRun + its place in the run of rows[r].
   int64_t* places;
-  // [size]: how many updates a row had; once it has runs -1 - the last of them.
-  int64_t* seen;
+  int64_t* finding;  // what FindRuns needs
 };
 
 template <typename I>
+void FindRunsByGroups(const I* index, const GatherShape& plan,
+                      const Runs& runs) {
+  const RowGroups groups(index, plan.count, runs.finding);
+  int64_t found = 0;
+  for (int64_t group = 0; group < groups.count(); ++group) {
+    const int64_t slices = groups.slices(group);
+    for (int64_t i = 0; i < slices; ++i) {
+      runs.places[groups.slice(group, i)] =
+          i < kSlicesRun ? kToRow : found * kSlicesRun + i % kSlicesRun;
+    }
+    if (slices > kSlicesRun) runs.rows[found++] = groups.row(group);
+  }
+  *runs.num_rows = found;
+}
+
+template <typename I>
 void FindRuns(const I* index, const GatherShape& plan, const Runs& runs) {
-  std::fill_n(runs.seen, plan.size, 0);
+  if (FindsByGroups(plan)) return FindRunsByGroups(index, plan, runs);
+  // [size]: how many updates a row had; once it has runs -1 - the last of them.
+  int64_t* const seen_of = runs.finding;
+  std::fill_n(seen_of, plan.size, 0);
   int64_t found = 0;
   for (int64_t j = 0; j < plan.count; ++j) {
-    int64_t& seen = runs.seen[index[j]];
+    int64_t& seen = seen_of[index[j]];
     if (seen >= 0 && seen < kSlicesRun) {
       runs.places[j] = kToRow;
       ++seen;

@@ -326,6 +326,7 @@ TEST_CASE("whatever is wrong is said in one line") {
       {"graph --nope " + graph, 2, "--nope"},
       {"graph --pass nope " + graph, 2, "nope not in {prune,"},
       {"graph --dot --json " + graph, 2, "excludes"},
+      {"graph --dot= " + graph, 2, "--dot= has no value"},
       {"graph --dot=half " + graph, 2,
        "wanted full or a number of boxes, got 'half'"},
       {"graph --dot=0 " + graph, 2,

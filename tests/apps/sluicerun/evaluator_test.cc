@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "io/checkpoints/checkpoint.h"
 #include "models/cli/run_record.h"
 #include "tests/support/config_jobs.h"
 #include "tests/support/error_text.h"
@@ -128,6 +129,9 @@ TEST_CASE("an evaluator takes no earlier training's end for the one's") {
   const auto evaluator =
       Evaluator({"--log-dir", log, "--json", "--epochs", "4"});
   REQUIRE(evaluator->WaitFor("\"event\":\"result\""));
+  // A backup of what is evaluated makes no other of it.
+  std::filesystem::create_hard_link(
+      CheckpointManager::ForReading(log).PathOf(20), folder / "backup");
   Pause();
   CHECK(testing::StateOf(evaluator->pid()) != 'Z');
   Train(log, {"--epochs", "4"});

@@ -391,6 +391,11 @@ TEST_CASE("wrong usage is one line and code 2") {
   check({"-n", "010", "true"}, "wanted a decimal number, got '010'");
   check({"-n", "2", "--output-dir=", "/bin/true", "x"},
         "--output-dir= has no value");
+  // Before anything is made of the word behind it.
+  check({"-n2", "--hostfile=", "/bin/true", "x"}, "--hostfile= has no value");
+  check({"-n", "2", "--port=", "/bin/true"}, "--port= has no value");
+  check({"--pin=", "-n", "two", "true"}, "--pin= has no value");
+  check({"-n", "two", "true", "--port="}, "two");
   check({"-n", "2", "--no-such-flag", "true"}, "'--no-such-flag'");
   check({"-n", "2", "--timeout-kill", "-1", "true"}, "--timeout-kill");
   check({"-n", "2", "--tag-output", "--output-dir", "/tmp", "true"},

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -193,6 +194,44 @@ TEST_CASE("without certificates nothing goes beyond the loopback") {
   options.host = "127.0.0.1";
   options.task.token = "";
   CHECK(Worker::Start(options).status().code() == Code::kInvalidArgument);
+}
+
+TEST_CASE("lines about who is awaited come after a time above 0") {
+  ClusterOptions options;
+  options.task = OptionsOf("/job:master/task:3", Transport::kTcp);
+  options.task.stall_note = std::chrono::milliseconds(0);
+  const auto cluster = MakeCluster(options, {});
+  CHECK(cluster.status().code() == Code::kInvalidArgument);
+  CHECK(cluster.status().message() ==
+        "stall_note is 0 ms, wanted a time above 0");
+}
+
+TEST_CASE("a master says for which worker it waits, until that comes") {
+  const Watchdog watchdog;
+  Workers workers(2, Transport::kTcp);
+  workers.End(1);
+  const SmallCut small;
+  ClusterOptions options;
+  options.task = OptionsOf("/job:master/task:3", Transport::kTcp);
+  options.task.stall_note = std::chrono::milliseconds(100);
+  std::vector<std::string> notes;  // by the thread that waits
+  options.task.note = [&](std::string_view line) {
+    notes.emplace_back(line);
+    // It comes when it has been spoken of twice.
+    if (notes.size() == 2) workers.Begin(1);
+  };
+  const auto cluster = MakeCluster(options, workers.addresses()).ValueOrThrow();
+  Session session(small.graph, small.Options(cluster));
+  REQUIRE(notes.size() >= 2);
+  for (const std::string& line : notes) {
+    CAPTURE(line);
+    CHECK(line.starts_with(
+        fmt::format("/job:master/task:3 waits for {} at 127.0.0.1:{} (",
+                    WorkerName(1), workers.addresses()[1].port)));
+    CHECK(line.ends_with(" s)"));
+  }
+  session.Initialize();
+  CHECK(small.Run(session).At(0) > 0);
 }
 
 TEST_CASE("workers that have lost each other meet again") {

@@ -110,6 +110,26 @@ TEST_CASE("ScatterAdd adds every update, repeated indices too") {
   }
 }
 
+TEST_CASE("ScatterAdd's sums are a row's, however tall the table is") {
+  constexpr int64_t kCount = 600, kInner = 3, kRows = 5;
+  std::mt19937 random(3);
+  Tensor indices = RandomIndices({kCount}, kRows, DType::kInt64);
+  // Some of many updates, some of a few, in turn.
+  for (int64_t j = 0; j < kCount; j += 2) indices.data<int64_t>()[j] = 0;
+  Tensor updates(DType::kFloat32, Shape{kCount, kInner});
+  for (float& x : updates.values<float>()) {
+    x = std::uniform_real_distribution<float>(-1, 1)(random);
+  }
+  const auto first_rows = [&](int64_t size) {
+    Graph graph;
+    const Output y = ScatterAdd(
+        graph.Constant(Tensor::Zeros(DType::kFloat32, {size, kInner})),
+        graph.Constant(indices), graph.Constant(updates));
+    return Value(y).Rows(0, kRows);
+  };
+  CHECK(first_rows(100'000).BitEqual(first_rows(kRows)));
+}
+
 // The message of a step that fails with kOutOfRange.
 std::string OutOfRangeMessage(const Output& output) {
   const auto value = Evaluate(output, {});

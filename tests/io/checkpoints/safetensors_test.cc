@@ -116,6 +116,10 @@ TEST_CASE("the header alone") {
   REQUIRE(header.ok());
   CHECK(header->metadata == kMetadata);
   CHECK(header->tensors.size() == tensors.size());
+  REQUIRE(header->checksum);
+  CHECK(header->checksum->size() == 8);
+  REQUIRE(WriteSafetensors("other", tensors, {}, files).ok());
+  CHECK(ReadSafetensorsHeader("other", files)->checksum != header->checksum);
   for (const TensorInfo& info : header->tensors) {
     const Tensor* tensor = Find(tensors, info.name);
     REQUIRE(tensor != nullptr);

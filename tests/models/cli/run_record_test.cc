@@ -274,6 +274,12 @@ TEST_CASE("what is behind -- are files, whatever the record adds") {
   CHECK(behind.err == plain.err);
 }
 
+TEST_CASE("a switch with an empty value is wrong usage that names it") {
+  const TemporaryFolder folder;
+  CheckMnistError(RunMnist({"train", "--restart=", "--log-dir", folder / "l"}),
+                  2, "--restart= has no value");
+}
+
 TEST_CASE("--restart=false and --follow=false are as not given") {
   const TemporaryFolder folder;
   const std::string log = folder / "log";
