@@ -154,7 +154,9 @@ Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
     // Another node that is fed still runs where it is waited for; a placeholder
     // has nothing to run.
     step->ReplaceUses(fed, feed.output(0), fed.node().IsPlaceholder());
-    ReplaceRecomputed(*step, fed, feed.output(0));
+    if (!fed.node().IsPlaceholder()) {
+      ReplaceRecomputed(*step, fed, feed.output(0));
+    }
   }
   return step;
 }

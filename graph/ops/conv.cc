@@ -180,14 +180,8 @@ constexpr FixedList<double, 8> kXShape4 = {2, 7, 6, 4};
 constexpr FixedList<double, 8> kFilterShape = {3, 2, 2, 6};
 constexpr FixedList<double, 8> kXShape3 = {2, 7, 6, 3};
 constexpr FixedList<double, 8> kDepthwiseShape = {3, 2, 3, 2};
-constexpr FixedList<AttrSetting, 8> kStrided = {{"strides", Ints{2, 1}},
-                                                {"groups", 2}};
 constexpr FixedList<AttrSetting, 8> kValidStrided = {{"strides", Ints{2, 1}},
                                                      {"padding", "VALID"}};
-constexpr FixedList<AttrSetting, 8> kDilated = {
-    {"dilations", Ints{1, 2}},
-    {"padding", "EXPLICIT"},
-    {"explicit_padding", Ints{1, 0, 2, 1}}};
 
 constexpr FixedList<AttrDef, 10> kFusedAttrs = {
     {"strides", Ints{1, 1}}, {"dilations", Ints{1, 1}},

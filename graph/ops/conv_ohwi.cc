@@ -40,19 +40,12 @@ Status ShapeWithSums(InferContext& c) {
   return {};
 }
 
-constexpr FixedList<AttrSetting, 8> kOhwiStrided = {{"strides", Ints{2, 1}},
-                                                    {"groups", 2}};
-constexpr FixedList<AttrSetting, 8> kOhwiDilated = {
-    {"dilations", Ints{1, 2}},
-    {"padding", "EXPLICIT"},
-    {"explicit_padding", Ints{1, 0, 2, 1}}};
-
 // Probes are those of the ops with HWIO filters, turned.
 constexpr FixedList<Probe, 6> kForwardProbes = {
     {.inputs = {{.shape = {2, 7, 6, 4}}, {.shape = {6, 3, 2, 2}}},
-     .attrs = kOhwiStrided},
+     .attrs = kStrided},
     {.inputs = {{.shape = {1, 5, 6, 3}}, {.shape = {4, 3, 2, 3}}},
-     .attrs = kOhwiDilated},
+     .attrs = kDilated},
     {.inputs = {{.shape = {3, 4, 5, 3}}, {.shape = {4, 1, 1, 3}}}}};
 
 constexpr OpDef kConvOhwiOps[] = {
@@ -97,11 +90,11 @@ constexpr OpDef kConvOhwiOps[] = {
      .probes = {{.inputs = {{.shape = {2, 4, 6, 6}},
                             {.shape = {6, 3, 2, 2}},
                             {.shape = {4}, .values = {2, 7, 6, 4}}},
-                 .attrs = kOhwiStrided},
+                 .attrs = kStrided},
                 {.inputs = {{.shape = {1, 4, 7, 4}},
                             {.shape = {4, 3, 2, 3}},
                             {.shape = {4}, .values = {1, 5, 6, 3}}},
-                 .attrs = kOhwiDilated}}},
+                 .attrs = kDilated}}},
     {.name = "OhwiConv2DBackpropFilter",
      .doc = "Conv2DBackpropFilter with an OHWI result, whose shape is given.",
      .made_by = MadeBy::kEngine,
@@ -115,11 +108,11 @@ constexpr OpDef kConvOhwiOps[] = {
      .probes = {{.inputs = {{.shape = {2, 7, 6, 4}},
                             {.shape = {2, 4, 6, 6}},
                             {.shape = {4}, .values = {6, 3, 2, 2}}},
-                 .attrs = kOhwiStrided},
+                 .attrs = kStrided},
                 {.inputs = {{.shape = {1, 5, 6, 3}},
                             {.shape = {1, 4, 7, 4}},
                             {.shape = {4}, .values = {4, 3, 2, 3}}},
-                 .attrs = kOhwiDilated}}},
+                 .attrs = kDilated}}},
     {.name = "TurnFilters",
      .doc = "Filters of one layout brought into the other, `layout`, and "
             "converted to dtype `to`, all in one pass.",

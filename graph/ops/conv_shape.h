@@ -28,6 +28,14 @@ int64_t ConvMultiplyAdds(const Node& node);
 int64_t ConvInputMultiplyAdds(const Node& node);
 int64_t ConvFilterMultiplyAdds(const Node& node);
 
+// Of probes, with filters of either layout.
+inline constexpr FixedList<AttrSetting, 8> kStrided = {{"strides", Ints{2, 1}},
+                                                       {"groups", 2}};
+inline constexpr FixedList<AttrSetting, 8> kDilated = {
+    {"dilations", Ints{1, 2}},
+    {"padding", "EXPLICIT"},
+    {"explicit_padding", Ints{1, 0, 2, 1}}};
+
 }  // namespace sluice
 
 #endif  // SLUICE_GRAPH_OPS_CONV_SHAPE_H_
