@@ -27,9 +27,7 @@ class Patience {
       : me_(std::move(me)),
         deadline_(deadline),
         note_(note),
-        // A year, for who wants no lines, can be added to.
-        every_(std::min<std::chrono::milliseconds>(
-            every, std::chrono::hours(24 * 365))) {}
+        every_(std::min(every, kLongestWait)) {}
 
   // When to look again: at the next line or the end.
   Deadline next() const { return std::min(deadline_, next_line_); }

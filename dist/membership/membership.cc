@@ -18,14 +18,12 @@ using std::chrono::milliseconds;
 
 // What a decision takes beyond a lease: a suspicion's grace, and the way.
 constexpr milliseconds kToDecide(2000);
-// A hundred years, for who waits for ever, can be multiplied and added to.
-constexpr milliseconds kLeastTimeout = std::chrono::seconds(1),
-                       kMostTimeout = std::chrono::hours(100 * 365 * 24);
+constexpr milliseconds kLeastTimeout = std::chrono::seconds(1);
 
 }  // namespace
 
 milliseconds LeaseOf(milliseconds peer_timeout) {
-  return std::clamp(peer_timeout, kLeastTimeout, kMostTimeout) * 5 / 6;
+  return std::clamp(peer_timeout, kLeastTimeout, kLongestWait) * 5 / 6;
 }
 
 milliseconds BeatOf(milliseconds lease) {

@@ -16,12 +16,12 @@ namespace dist {
 
 // When to give up. What needs no wait is still done when it has passed.
 using Deadline = std::chrono::steady_clock::time_point;
-// In a hundred years at the latest: milliseconds::max(), for who never gives
-// up, is beyond what the clock can count, which is also added to.
+// A hundred years, for who never gives up: milliseconds::max() is beyond what
+// the clock can count, and what is waited for is also added to and multiplied.
+inline constexpr std::chrono::milliseconds kLongestWait =
+    std::chrono::hours(100 * 365 * 24);
 inline Deadline After(std::chrono::milliseconds time) {
-  constexpr std::chrono::milliseconds kLongest =
-      std::chrono::hours(100 * 365 * 24);
-  return std::chrono::steady_clock::now() + std::min(time, kLongest);
+  return std::chrono::steady_clock::now() + std::min(time, kLongestWait);
 }
 
 // A descriptor or none (negative). Movable.
