@@ -1,10 +1,14 @@
 #include "engine/cpu_features.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <string_view>
 
+#include "engine/status.h"
 #include "engine/threads.h"
 
 #if defined(__linux__)
@@ -46,6 +50,31 @@ CpuFeatures Detect() {
   return f;
 }
 
+// A CPU that has one of them has those before it.
+constexpr std::string_view kIsas[] = {"baseline", "avx2", "avx512"};
+
+std::string ChooseIsa() {
+  const std::string_view* const best = kIsas + (Cpu().avx512 ? 2
+                                                : Cpu().avx2 ? 1
+                                                             : 0);
+  const char* const given = std::getenv("SLUICE_ISA");
+  const std::string_view wanted = given == nullptr ? "" : given;
+  if (wanted.empty()) return std::string(*best);
+  const std::string_view* const found =
+      std::find(std::begin(kIsas), std::end(kIsas), wanted);
+  if (found == std::end(kIsas)) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("SLUICE_ISA={}: wanted baseline, avx2 or avx512", wanted));
+  }
+  if (found > best) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("SLUICE_ISA={}: this CPU has {} at most", wanted, *best));
+  }
+  return std::string(wanted);
+}
+
 }  // namespace
 
 const CpuFeatures& Cpu() {
@@ -54,17 +83,7 @@ const CpuFeatures& Cpu() {
 }
 
 const std::string& ChosenIsa() {
-  static const std::string chosen = [] {
-    const auto has = [](std::string_view isa) {
-      return isa == "baseline" || (isa == "avx2" && Cpu().avx2) ||
-             (isa == "avx512" && Cpu().avx512);
-    };
-    const char* const wanted = std::getenv("SLUICE_ISA");
-    for (const char* isa : {wanted, "avx512", "avx2"}) {
-      if (isa != nullptr && has(isa)) return std::string(isa);
-    }
-    return std::string("baseline");
-  }();
+  static const std::string chosen = ChooseIsa();
   return chosen;
 }
 

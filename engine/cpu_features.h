@@ -23,7 +23,8 @@ const CpuFeatures& Cpu();
 
 // The instruction set that kernels use, and so what the last bits of results
 // depend on: "avx512", "avx2" or "baseline"; the best that the processor has,
-// or SLUICE_ISA where it has that.
+// or SLUICE_ISA. Throws Error where that is none of them, or one that the
+// processor lacks: at each call, since nothing can be computed then.
 const std::string& ChosenIsa();
 
 }  // namespace sluice

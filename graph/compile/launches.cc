@@ -10,6 +10,7 @@
 #include "engine/semantics/pool_run.h"
 #include "engine/semantics/reduce_plan.h"
 #include "engine/semantics/sum_cut.h"
+#include "engine/semantics/window.h"
 #include "graph/compile/device_type_names.h"
 #include "graph/compile/launch_parts.h"
 
@@ -186,6 +187,14 @@ void AvgPool(const Node& node, WorkKind kind, Launches* launches) {
   const bool runs = HasPoolRuns(window[0], window[1]);
   Pool(node, kind, "PoolKernel", runs ? "SumOfRuns, " : "SumSoFar, ", launches);
 }
+void PoolGrad(const Node& node, WorkKind kind, Launches* launches) {
+  const Shape& x = node.output_type(0).shape;  // its gradient is like it
+  const std::vector<int64_t>& window = node.attrs().Ints("window");
+  const Result<Window2D> w = WindowOf(node.attrs(), x, window[0], window[1]);
+  const bool runs = w.ok() && HasGradRuns(w->h, w->w);
+  Pool(node, kind, std::string(node.op().name) + "Kernel",
+       runs ? "SumOfRuns, " : "SumSoFar, ", launches);
+}
 void OtherPool(const Node& node, WorkKind kind, Launches* launches) {
   Pool(node, kind, std::string(node.op().name) + "Kernel", "", launches);
 }
@@ -299,12 +308,12 @@ constexpr OpLaunches kRows[] = {
     {"Fused", WorkKind::kElementwise, Fused},
     {"FusedSum", WorkKind::kElementwise, Fused},
     {"MaxPool", WorkKind::kPooling, MaxPool},
-    {"MaxPoolGrad", WorkKind::kPooling, OtherPool},
+    {"MaxPoolGrad", WorkKind::kPooling, PoolGrad},
     {"MaxPoolGradGrad", WorkKind::kPooling, OtherPool},
     {"MaxPoolGradWithArgmax", WorkKind::kPooling, OtherPool},
     {"MaxPoolWithArgmax", WorkKind::kPooling, OtherPool},
     {"AvgPool", WorkKind::kPooling, AvgPool},
-    {"AvgPoolGrad", WorkKind::kPooling, OtherPool},
+    {"AvgPoolGrad", WorkKind::kPooling, PoolGrad},
     {"Cast", WorkKind::kCopy, Cast},
     {"CastPad", WorkKind::kCopy},
     {"CastList", WorkKind::kCopy, CastList},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/semantics/row_run.h"
 #include "graph/compile/device_type_names.h"
 #include "graph/compile/launch_parts.h"
 
@@ -105,7 +106,8 @@ void CountLayerNormGrad(const Node& node, WorkKind kind, Launches* launches) {
   const DType dtype = node.input(0).dtype();
   const int dy = node.num_inputs() - 1;
   launches->push_back({kind,
-                       Named("LayerNormGradKernel", dtype, {}),
+                       Named("LayerNormGradKernel", dtype,
+                             {HasRowRuns(node.input(0).shape()[-1])}),
                        {In(0), In(1), In(2), In(3), In(dy), Out(0)}});
   launches->push_back(
       {kind,

@@ -24,6 +24,8 @@ sluice_module_load(const sluice::ModuleHost& host) {
                               &sluice::cuda::NcclGroups());
 #endif
   *host.libraries = sluice::cuda::FindNvidiaLibraries;
-  sluice::SetNotes(host.note);
+  // This is the program's own where both use one libsluice.so: that knows whom
+  // to tell, and told of itself it would call itself without end.
+  if (host.note != &sluice::Note) sluice::SetNotes(host.note);
   return nullptr;
 }

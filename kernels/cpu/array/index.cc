@@ -80,6 +80,7 @@ Result<KernelPtr> MakeTopK(const KernelSpec& spec) {
   return DispatchDType(
       spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
         return KernelOf([=](const KernelContext& c) {
+          if (k == 0) return;  // there may be 2^62 rows of nothing
           ParallelFor(rows, RowsPerPiece(n), [&](int64_t begin, int64_t end) {
             for (int64_t row = begin; row < end; ++row) {
               TopOfRow(c.input<T>(0) + row * n, n, k, c.output<T>(0) + row * k,

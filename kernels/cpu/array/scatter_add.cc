@@ -170,6 +170,7 @@ KernelPtr ScatterAddKernel(const GatherShape& plan) {
         if (y != x) {
           CopyBytes(x, y, blocks * plan.size * plan.inner * sizeof(T));
         }
+        if (work == 0) return {};  // there may be 2^62 blocks of nothing
         auto* const workspace = static_cast<int64_t*>(c.workspace());
         const auto runs_of = [&](int64_t batch) {
           return Runs(plan, workspace + batch * words);

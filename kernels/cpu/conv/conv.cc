@@ -27,6 +27,27 @@ int64_t Grain(int64_t multiplications) {
       (int64_t{1} << 20) / std::max<int64_t>(multiplications, 1), 1);
 }
 
+// The sums of `width` channels, whose terms are added up in runs.
+template <typename C>
+struct Runs {
+  int64_t width;
+  C* sum;
+  C run[kBlock] = {};
+  int64_t terms = 0;  // in run
+
+  // What the next term is to be added to.
+  C* Next() {
+    if (terms == kTerms) End();
+    ++terms;
+    return run;
+  }
+  void End() {
+    for (int64_t k = 0; k < width; ++k) sum[k] += run[k];
+    std::fill(run, run + width, C(0));
+    terms = 0;
+  }
+};
+
 template <typename T>
 struct Operands {
   const T* x = nullptr;
@@ -68,13 +89,7 @@ void ForwardBlock(const ConvGeometry& g, const Operands<T>& in, int64_t image,
                   int64_t oh, int64_t ow, int64_t group, int64_t o0,
                   int64_t width, ComputeType<T>* sum) {
   using C = ComputeType<T>;
-  C run[kBlock] = {};
-  int64_t terms = 0;  // in run
-  const auto end_run = [&] {
-    for (int64_t o = 0; o < width; ++o) sum[o] += run[o];
-    std::fill(run, run + width, C(0));
-    terms = 0;
-  };
+  Runs<C> runs{width, sum};
   for (int64_t kh = 0; kh < g.h.window; ++kh) {
     const int64_t ih = g.h.Start(oh) + kh * g.h.dilation;
     if (ih < 0 || ih >= g.h.input) continue;
@@ -87,8 +102,7 @@ void ForwardBlock(const ConvGeometry& g, const Operands<T>& in, int64_t image,
                         (kh * g.w.window + kw) * g.in * g.y_channels() +
                         group * g.out + o0;
       for (int64_t i = 0; i < g.in; ++i) {
-        if (terms == kTerms) end_run();
-        ++terms;
+        C* const run = runs.Next();
         const C value = static_cast<C>(x[i]);
         for (int64_t o = 0; o < width; ++o) {
           run[o] += value * static_cast<C>(filter[i * g.y_channels() + o]);
@@ -96,7 +110,7 @@ void ForwardBlock(const ConvGeometry& g, const Operands<T>& in, int64_t image,
       }
     }
   }
-  end_run();
+  runs.End();
 }
 
 template <typename T>
@@ -149,32 +163,28 @@ template <typename T>
 void BackpropFilterBlock(const ConvGeometry& g, const Operands<T>& in,
                          int64_t kh, int64_t kw, int64_t i, int64_t group,
                          int64_t o0, int64_t width, ComputeType<T>* sum) {
+  if (g.y_image() == 0) return;  // there may be 2^62 images of nothing
   using C = ComputeType<T>;
-  C run[kBlock];  // of a row, or a part of one
+  Runs<C> runs{width, sum};
   for (int64_t image = 0; image < g.images; ++image) {
     for (int64_t oh = 0; oh < g.h.output; ++oh) {
       const int64_t ih = g.h.Start(oh) + kh * g.h.dilation;
       if (ih < 0 || ih >= g.h.input) continue;
-      for (int64_t begin = 0; begin < g.w.output; begin += kTerms) {
-        std::fill(run, run + width, C(0));
-        for (int64_t ow = begin; ow < std::min(begin + kTerms, g.w.output);
-             ++ow) {
-          const int64_t iw = g.w.Start(ow) + kw * g.w.dilation;
-          if (iw < 0 || iw >= g.w.input) continue;
-          const C x = static_cast<C>(
-              in.x[image * g.x_image() +
-                   (ih * g.w.input + iw) * g.x_channels() + group * g.in + i]);
-          const T* dy = in.y + image * g.y_image() +
-                        (oh * g.w.output + ow) * g.y_channels() +
-                        group * g.out + o0;
-          for (int64_t o = 0; o < width; ++o) {
-            run[o] += x * static_cast<C>(dy[o]);
-          }
-        }
-        for (int64_t o = 0; o < width; ++o) sum[o] += run[o];
+      for (int64_t ow = 0; ow < g.w.output; ++ow) {
+        const int64_t iw = g.w.Start(ow) + kw * g.w.dilation;
+        if (iw < 0 || iw >= g.w.input) continue;
+        const C x = static_cast<C>(
+            in.x[image * g.x_image() + (ih * g.w.input + iw) * g.x_channels() +
+                 group * g.in + i]);
+        const T* dy = in.y + image * g.y_image() +
+                      (oh * g.w.output + ow) * g.y_channels() + group * g.out +
+                      o0;
+        C* const run = runs.Next();
+        for (int64_t o = 0; o < width; ++o) run[o] += x * static_cast<C>(dy[o]);
       }
     }
   }
+  runs.End();
 }
 
 template <typename T>

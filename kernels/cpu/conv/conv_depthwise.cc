@@ -17,8 +17,8 @@ namespace {
 
 // Taps that are summed at a time.
 constexpr int64_t kMaxTaps = 64;
-// Windows of a row whose gradients are added one to another: in one float sum
-// of very many the last digits of each would be lost.
+// Windows whose gradients are added one to another, of a row or of whole rows:
+// in one float sum of very many the last digits of each would be lost.
 constexpr int64_t kMaxWindows = 256;
 // Multiply-adds of a piece of work.
 constexpr int64_t kPieceWork = 1 << 18;
@@ -52,6 +52,7 @@ class PixelSum {
 template <typename AddTaps>
 void ForPixels(const ConvGeometry& g, int64_t h, int64_t w, float* result,
                const AddTaps& add_taps) {
+  if (w == 0) return;  // there may be 2^62 rows of nothing
   const int64_t channels = g.groups;
   const int64_t row_work = std::max<int64_t>(w * channels * g.taps(), 1);
   ParallelFor(g.images * h, std::max<int64_t>(kPieceWork / row_work, 1),
@@ -134,19 +135,36 @@ void AddRow(const ConvGeometry& g, int64_t image, int64_t oh, const float* x,
   }
 }
 
+// sum = that of rows [row, end) of all images: of the first at once, then of
+// some at a time in `run`.
+void SumRows(const ConvGeometry& g, int64_t row, int64_t end, const float* x,
+             const float* dy, float* run, float* sum) {
+  const int64_t floats = g.taps() * g.groups;
+  const int64_t most = std::max<int64_t>(kMaxWindows / g.w.output, 1);
+  std::fill(sum, sum + floats, 0.0f);
+  for (float* to = sum; row < end; to = run) {
+    if (to == run) std::fill(run, run + floats, 0.0f);
+    for (const int64_t last = std::min(row + most, end); row < last; ++row) {
+      AddRow(g, row / g.h.output, row % g.h.output, x, dy, to);
+    }
+    if (to == run) Simd().axpy(1.0f, run, sum, floats);
+  }
+}
+
 // Rows of all images fall into kConvPieces sums, which are added in order.
 void BackpropFilter(const ConvGeometry& g, const float* x, const float* dy,
                     float* dfilter, float* partial) {
   const int64_t floats = g.taps() * g.groups;
+  if (g.x_image() == 0 || g.y_image() == 0) {  // there may be 2^62 images
+    std::fill(dfilter, dfilter + floats, 0.0f);
+    return;
+  }
   const int64_t rows = g.images * g.h.output;
   ParallelFor(kConvPieces, 1, [&](int64_t first, int64_t last) {
     for (int64_t piece = first; piece < last; ++piece) {
-      float* sum = partial + piece * Aligned(floats);
-      std::fill(sum, sum + floats, 0.0f);
-      const int64_t end = rows * (piece + 1) / kConvPieces;
-      for (int64_t row = rows * piece / kConvPieces; row < end; ++row) {
-        AddRow(g, row / g.h.output, row % g.h.output, x, dy, sum);
-      }
+      float* const sum = partial + piece * Aligned(floats);
+      SumRows(g, rows * piece / kConvPieces, rows * (piece + 1) / kConvPieces,
+              x, dy, sum + kConvPieces * Aligned(floats), sum);
     }
   });
   std::copy(partial, partial + floats, dfilter);
@@ -172,7 +190,7 @@ Result<KernelPtr> MakeBackpropFilter(const KernelSpec& spec) {
         BackpropFilter(g, c.input<float>(0), c.input<float>(1),
                        c.output<float>(0), static_cast<float*>(c.workspace()));
       },
-      kConvPieces * Aligned(g.taps() * g.groups) * sizeof(float));
+      2 * kConvPieces * Aligned(g.taps() * g.groups) * sizeof(float));
 }
 
 bool OneFilterPerChannel(const KernelSpec& spec) {

@@ -2,6 +2,7 @@
 // vectors (kernels/cpu/simd/pool.h).
 #include <algorithm>
 
+#include "engine/semantics/pool_run.h"
 #include "kernels/cpu/conv/pool.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/simd/simd.h"
@@ -24,7 +25,7 @@ simd::PoolRow RowOf(const PoolGeometry& g, int64_t oh) {
 
 void FastMaxPool(const PoolGeometry& g, const float* x, float* y) {
   ForOutputRows(g, [&](int64_t image, int64_t oh) {
-    Simd().pool.max(RowOf(g, oh), x + image * g.h.input * g.x_row(),
+    Simd().pool.max(RowOf(g, oh), x + image * g.x_image(),
                     y + (image * g.h.output + oh) * g.y_row());
   });
 }
@@ -33,8 +34,8 @@ void FastMaxPoolWithArgmax(const PoolGeometry& g, const float* x, float* y,
                            uint8_t* argmax) {
   ForOutputRows(g, [&](int64_t image, int64_t oh) {
     const int64_t out = (image * g.h.output + oh) * g.y_row();
-    Simd().pool.max_argmax(RowOf(g, oh), x + image * g.h.input * g.x_row(),
-                           y + out, argmax + out);
+    Simd().pool.max_argmax(RowOf(g, oh), x + image * g.x_image(), y + out,
+                           argmax + out);
   });
 }
 
@@ -46,6 +47,7 @@ constexpr int64_t kPieces = 16;  // of images, for machines with more cores
 // just before they are added to, while they stay in the L2 cache.
 template <typename Give>
 void ForGradRows(const PoolGeometry& g, float* dx, Give give) {
+  if (g.x_image() == 0) return;  // there may be 2^62 images of nothing
   const int64_t blocks =
       std::clamp<int64_t>(kPieces / std::max<int64_t>(g.images, 1), 1,
                           std::max<int64_t>(g.h.input, 1));
@@ -54,7 +56,7 @@ void ForGradRows(const PoolGeometry& g, float* dx, Give give) {
       const int64_t image = piece / blocks, block = piece % blocks;
       const int64_t begin = g.h.input * block / blocks;
       const int64_t end = g.h.input * (block + 1) / blocks;
-      const int64_t in = image * g.h.input * g.x_row();
+      const int64_t in = image * g.x_image();
       int64_t zeroed = begin;
       const auto zero_until = [&](int64_t row) {
         row = std::min(row, end);
@@ -94,15 +96,24 @@ void FastMaxPoolGradWithArgmax(const PoolGeometry& g, const float* dy,
               });
 }
 
+// Where very many windows may be over one element, what they give to it is not
+// to be summed in float.
+bool SumsFewWindows(const KernelSpec& spec) {
+  const Result<PoolGeometry> g = PoolGeometryOf(spec, spec.inputs[0].shape);
+  return g.ok() && !HasGradRuns(g->h, g->w);
+}
+
 }  // namespace
 
 void RegisterFastMaxPoolKernels(KernelTable& table) {
   const auto add = [&](const char* op, auto run,
-                       ImagesOf images = &KernelSpec::inputs) {
+                       ImagesOf images = &KernelSpec::inputs,
+                       bool (*supports)(const KernelSpec&) = nullptr) {
     table.Register(
         {.op = op,
          .priority = 10,
          .provider = "simd",
+         .supports = supports,
          .dtypes = DType::kFloat32,
          .make = [=](const KernelSpec& s) -> Result<KernelPtr> {
            SLUICE_ASSIGN_OR_RETURN(const PoolGeometry g,
@@ -113,10 +124,13 @@ void RegisterFastMaxPoolKernels(KernelTable& table) {
   add("MaxPool", [](const PoolGeometry& g, const KernelContext& c) {
     FastMaxPool(g, c.input<float>(0), c.output<float>(0));
   });
-  add("MaxPoolGrad", [](const PoolGeometry& g, const KernelContext& c) {
-    FastMaxPoolGrad(g, c.input<float>(0), c.input<float>(1), c.input<float>(2),
-                    c.output<float>(0));
-  });
+  add(
+      "MaxPoolGrad",
+      [](const PoolGeometry& g, const KernelContext& c) {
+        FastMaxPoolGrad(g, c.input<float>(0), c.input<float>(1),
+                        c.input<float>(2), c.output<float>(0));
+      },
+      &KernelSpec::inputs, SumsFewWindows);
   add("MaxPoolWithArgmax", [](const PoolGeometry& g, const KernelContext& c) {
     FastMaxPoolWithArgmax(g, c.input<float>(0), c.output<float>(0),
                           c.output<uint8_t>(1));

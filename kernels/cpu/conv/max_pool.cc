@@ -1,6 +1,7 @@
 // Maximum pooling. One loop nest per op for all floating types: the innermost
 // loops run over the channels, which are contiguous, and become vector code.
 #include <algorithm>
+#include <cstddef>
 
 #include "engine/semantics/pool_argmax.h"
 #include "kernels/cpu/conv/pool.h"
@@ -25,7 +26,7 @@ void KeepLarger(const T* __restrict x, T* __restrict y, int64_t channels) {
 template <typename T>
 void MaxPool(const PoolGeometry& g, const T* x, T* y) {
   ForOutputRows(g, [&](int64_t image, int64_t oh) {
-    const T* in = x + image * g.h.input * g.x_row();
+    const T* in = x + image * g.x_image();
     T* out = y + (image * g.h.output + oh) * g.y_row();
     const Inside rows = InsideOf(g.h, oh);
     for (int64_t ow = 0; ow < g.w.output; ++ow, out += g.channels) {
@@ -42,24 +43,25 @@ void MaxPool(const PoolGeometry& g, const T* x, T* y) {
 }
 
 // Gives `open[c]`, what dy has not yet been given away, to dx[c] where x is not
-// below y.
-template <typename T, bool kAdd>
-void GiveTo(const T* __restrict x, const T* __restrict y, T* __restrict dx,
+// below y. S: what dx is summed in.
+template <bool kAdd, typename T, typename S>
+void GiveTo(const T* __restrict x, const T* __restrict y, S* __restrict dx,
             ComputeType<T>* __restrict open, int64_t channels) {
   using C = ComputeType<T>;
+  using Sum = ComputeType<S>;
   for (int64_t c = 0; c < channels; ++c) {
     const bool here = static_cast<C>(x[c]) >= static_cast<C>(y[c]);
-    const C given = here ? open[c] : C(0);
-    dx[c] = T(kAdd ? static_cast<C>(dx[c]) + given : given);
+    const Sum given = static_cast<Sum>(here ? open[c] : C(0));
+    dx[c] = S(kAdd ? static_cast<Sum>(dx[c]) + given : given);
     open[c] = here ? C(0) : open[c];
   }
 }
 
 // One window of MaxPoolGrad. kAdd: windows overlap, so dx begins as zeros.
-template <typename T, bool kAdd>
+template <bool kAdd, typename T, typename S>
 void GradOfWindow(const PoolGeometry& g, const Inside& rows,
                   const Inside& columns, const T* x, const T* y, const T* dy,
-                  T* dx) {
+                  S* dx) {
   ComputeType<T> open[kBlock];
   for (int64_t c0 = 0; c0 < g.channels; c0 += kBlock) {
     const int64_t width = std::min(kBlock, g.channels - c0);
@@ -69,7 +71,7 @@ void GradOfWindow(const PoolGeometry& g, const Inside& rows,
     for (int64_t i = rows.begin; i < rows.end; ++i) {
       for (int64_t j = columns.begin; j < columns.end; ++j) {
         const int64_t at = i * g.x_row() + j * g.channels + c0;
-        GiveTo<T, kAdd>(x + at, y + c0, dx + at, open, width);
+        GiveTo<kAdd>(x + at, y + c0, dx + at, open, width);
       }
     }
   }
@@ -84,34 +86,33 @@ bool Tiles(const WindowDim& d) {
 
 template <typename T>
 void MaxPoolGrad(const PoolGeometry& g, const T* x, const T* y, const T* dy,
-                 T* dx) {
-  const bool tiles = Tiles(g.h) && Tiles(g.w);
-  auto run_row = [&]<bool kAdd>(std::bool_constant<kAdd>, int64_t image,
-                                int64_t oh) {
-    const int64_t in = image * g.h.input * g.x_row();
+                 T* dx, double* workspace) {
+  // to: the image's in dx, or its sums.
+  const auto run_row = [&]<bool kAdd>(std::bool_constant<kAdd>, int64_t image,
+                                      int64_t oh, auto* to) {
+    const T* in = x + image * g.x_image();
     int64_t out = (image * g.h.output + oh) * g.y_row();
     const Inside rows = InsideOf(g.h, oh);
     for (int64_t ow = 0; ow < g.w.output; ++ow, out += g.channels) {
-      GradOfWindow<T, kAdd>(g, rows, InsideOf(g.w, ow), x + in, y + out,
-                            dy + out, dx + in);
+      GradOfWindow<kAdd>(g, rows, InsideOf(g.w, ow), in, y + out, dy + out, to);
     }
   };
-  if (tiles) {
+  if (Tiles(g.h) && Tiles(g.w)) {
     ForOutputRows(g, [&](int64_t image, int64_t oh) {
-      run_row(std::false_type(), image, oh);
+      run_row(std::false_type(), image, oh, dx + image * g.x_image());
     });
     return;
   }
-  // Windows of one image overlap, so an image is one piece of work.
-  ParallelFor(g.images, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t image = begin; image < end; ++image) {
-      T* out = dx + image * g.h.input * g.x_row();
-      std::fill(out, out + g.h.input * g.x_row(), T(0.0f));
-      for (int64_t oh = 0; oh < g.h.output; ++oh) {
-        run_row(std::true_type(), image, oh);
-      }
+  ForSums(g, workspace, dx, [&]<typename S>(int64_t image, S* sums) {
+    std::fill(sums, sums + g.x_image(), S(0.0f));
+    for (int64_t oh = 0; oh < g.h.output; ++oh) {
+      run_row(std::true_type(), image, oh, sums);
     }
   });
+}
+
+size_t MaxPoolGradBytes(const PoolGeometry& g, DType /*dtype*/) {
+  return WideSums(g) * sizeof(double);
 }
 
 // --- With the place of the largest -------------------------------------------
@@ -155,21 +156,19 @@ template <typename T>
 void MaxPoolGradWithArgmax(const PoolGeometry& g, const T* dy,
                            const uint8_t* argmax, T* dx) {
   using C = ComputeType<T>;
-  ParallelFor(g.images, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t image = begin; image < end; ++image) {
-      T* const first = dx + image * g.h.input * g.x_row();
-      std::fill(first, first + g.h.input * g.x_row(), T(0.0f));
-      for (int64_t oh = 0; oh < g.h.output; ++oh) {
-        int64_t at = (image * g.h.output + oh) * g.y_row();
-        for (int64_t ow = 0; ow < g.w.output; ++ow, at += g.channels) {
-          ForElements(g, image, oh, ow, [&](int64_t to, int64_t element) {
-            for (int64_t c = 0; c < g.channels; ++c) {
-              if (argmax[at + c] != element) continue;
-              dx[to + c] =
-                  T(static_cast<C>(dx[to + c]) + static_cast<C>(dy[at + c]));
-            }
-          });
-        }
+  ForImages(g, [&](int64_t image) {
+    T* const first = dx + image * g.x_image();
+    std::fill(first, first + g.x_image(), T(0.0f));
+    for (int64_t oh = 0; oh < g.h.output; ++oh) {
+      int64_t at = (image * g.h.output + oh) * g.y_row();
+      for (int64_t ow = 0; ow < g.w.output; ++ow, at += g.channels) {
+        ForElements(g, image, oh, ow, [&](int64_t to, int64_t element) {
+          for (int64_t c = 0; c < g.channels; ++c) {
+            if (argmax[at + c] != element) continue;
+            dx[to + c] =
+                T(static_cast<C>(dx[to + c]) + static_cast<C>(dy[at + c]));
+          }
+        });
       }
     }
   });
@@ -182,7 +181,7 @@ void MaxPoolGradGrad(const PoolGeometry& g, const T* x, const T* y, const T* in,
   using C = ComputeType<T>;
   ForOutputRows(g, [&](int64_t image, int64_t oh) {
     const Inside rows = InsideOf(g.h, oh);
-    const int64_t base = image * g.h.input * g.x_row();
+    const int64_t base = image * g.x_image();
     int64_t at = (image * g.h.output + oh) * g.y_row();
     for (int64_t ow = 0; ow < g.w.output; ++ow) {
       const Inside columns = InsideOf(g.w, ow);
@@ -207,18 +206,24 @@ void MaxPoolGradGrad(const PoolGeometry& g, const T* x, const T* y, const T* in,
 
 void RegisterMaxPoolKernels(KernelTable& table) {
   const auto add = [&](const char* op, auto run,
-                       ImagesOf images = &KernelSpec::inputs) {
-    table.Register(
-        {.op = op, .dtypes = kFloating, .make = PoolMaker(run, images)});
+                       ImagesOf images = &KernelSpec::inputs,
+                       PoolBytes workspace = nullptr) {
+    table.Register({.op = op,
+                    .dtypes = kFloating,
+                    .make = PoolMaker(run, images, workspace)});
   };
   add("MaxPool", []<typename T>(TypeTag<T>, const PoolGeometry& g,
                                 const KernelContext& c) {
     MaxPool(g, c.input<T>(0), c.output<T>(0));
   });
-  add("MaxPoolGrad", []<typename T>(TypeTag<T>, const PoolGeometry& g,
-                                    const KernelContext& c) {
-    MaxPoolGrad(g, c.input<T>(0), c.input<T>(1), c.input<T>(2), c.output<T>(0));
-  });
+  add(
+      "MaxPoolGrad",
+      []<typename T>(TypeTag<T>, const PoolGeometry& g,
+                     const KernelContext& c) {
+        MaxPoolGrad(g, c.input<T>(0), c.input<T>(1), c.input<T>(2),
+                    c.output<T>(0), static_cast<double*>(c.workspace()));
+      },
+      &KernelSpec::inputs, MaxPoolGradBytes);
   add("MaxPoolGradGrad", []<typename T>(TypeTag<T>, const PoolGeometry& g,
                                         const KernelContext& c) {
     MaxPoolGradGrad(g, c.input<T>(0), c.input<T>(1), c.input<T>(2),

@@ -3,10 +3,12 @@
 #define SLUICE_KERNELS_CPU_CONV_POOL_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "engine/kernel.h"
+#include "engine/semantics/pool_run.h"
 #include "engine/semantics/window.h"
 #include "engine/threads.h"
 
@@ -17,6 +19,7 @@ struct PoolGeometry {
   WindowDim h, w;
 
   int64_t x_row() const { return w.input * channels; }
+  int64_t x_image() const { return h.input * x_row(); }
   int64_t y_row() const { return w.output * channels; }
 };
 
@@ -41,6 +44,7 @@ inline Inside InsideOf(const WindowDim& d, int64_t o) {
 // Calls fn(image, oh) for all output rows, about 2^15 elements of x a piece.
 template <typename Fn>
 void ForOutputRows(const PoolGeometry& g, Fn fn) {
+  if (g.y_row() == 0) return;  // there may be 2^62 rows of nothing
   const int64_t row = std::max<int64_t>(g.x_row() * g.h.window, 1);
   ParallelFor(g.images * g.h.output, std::max<int64_t>((1 << 15) / row, 1),
               [&](int64_t begin, int64_t end) {
@@ -50,21 +54,67 @@ void ForOutputRows(const PoolGeometry& g, Fn fn) {
               });
 }
 
+// --- Gradients ---------------------------------------------------------------
+
+// Calls fn(image) for all images: a piece of work each, since windows of one
+// overlap.
+template <typename Fn>
+void ForImages(const PoolGeometry& g, Fn fn) {
+  if (g.x_image() == 0) return;  // there may be 2^62 images of nothing
+  ParallelFor(g.images, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t image = begin; image < end; ++image) fn(image);
+  });
+}
+
+// What ForSums wants, elements for all images.
+inline size_t WideSums(const PoolGeometry& g) {
+  return HasGradRuns(g.h, g.w)
+             ? static_cast<size_t>(g.images) * static_cast<size_t>(g.x_image())
+             : 0;
+}
+
+// Calls add(image, sums) for all images, which writes there what windows give
+// to the image: to its place in dx, or, where very many windows may be over one
+// element, as doubles that become dx, in wide[WideSums(g)].
+template <typename T, typename Add>
+void ForSums(const PoolGeometry& g, double* wide, T* dx, Add add) {
+  const bool in_double = HasGradRuns(g.h, g.w);
+  ForImages(g, [&](int64_t image) {
+    const int64_t n = g.x_image();
+    T* const out = dx + image * n;
+    if (!in_double) {
+      add(image, out);
+      return;
+    }
+    double* const sums = wide + image * n;
+    add(image, sums);
+    for (int64_t i = 0; i < n; ++i) {
+      out[i] = T(static_cast<ComputeType<T>>(sums[i]));
+    }
+  });
+}
+
+// --- Kernels -----------------------------------------------------------------
+
 // What has the shape of the images: input 0, or output 0 where an op is given
 // no x.
 using ImagesOf = const std::vector<TensorType> KernelSpec::*;
 
+// The bytes of workspace that a kernel for such images wants; null: none.
+using PoolBytes = size_t (*)(const PoolGeometry& g, DType dtype);
+
 // Makes kernels from run(TypeTag, geometry, context), of any floating type.
 template <typename Run>
-auto PoolMaker(Run run, ImagesOf images) {
-  return [run, images](const KernelSpec& spec) -> Result<KernelPtr> {
+auto PoolMaker(Run run, ImagesOf images, PoolBytes workspace = nullptr) {
+  return [=](const KernelSpec& spec) -> Result<KernelPtr> {
     SLUICE_ASSIGN_OR_RETURN(const PoolGeometry g,
                             PoolGeometryOf(spec, (spec.*images)[0].shape));
-    return DispatchFloating(
-        spec.inputs[0].dtype, [&]<typename T>(TypeTag<T> tag) {
-          return Result<KernelPtr>(
-              KernelOf([=](const KernelContext& c) { run(tag, g, c); }));
-        });
+    const DType dtype = spec.inputs[0].dtype;
+    const size_t bytes = workspace == nullptr ? 0 : workspace(g, dtype);
+    return DispatchFloating(dtype, [&]<typename T>(TypeTag<T> tag) {
+      return Result<KernelPtr>(
+          KernelOf([=](const KernelContext& c) { run(tag, g, c); }, bytes));
+    });
   };
 }
 

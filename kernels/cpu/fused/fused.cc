@@ -56,25 +56,44 @@ void AddRows(const T* x, T* y, int64_t rows, int64_t columns, bool accumulate) {
   }
 }
 
+// Sums of pieces that are added one to another, more than tensors of 2^24
+// elements have: of very many the last digits of each would be lost.
+constexpr int64_t kPieceRun = 128;
+constexpr int64_t kSumColumns = 256;  // added up at a time
+
+// result[columns] = scale * the sums over rows of sums[rows, columns].
+template <typename T>
+void AddPieces(const T* sums, int64_t rows, int64_t columns, T scale,
+               T* result) {
+  for (int64_t at = 0; at < columns; at += kSumColumns) {
+    const int64_t n = std::min(kSumColumns, columns - at);
+    double total[kSumColumns];
+    T run[kSumColumns];
+    std::fill(total, total + n, 0.0);
+    for (int64_t begin = 0; begin < rows; begin += kPieceRun) {
+      std::fill(run, run + n, T(0));
+      for (int64_t r = begin; r < std::min(begin + kPieceRun, rows); ++r) {
+        for (int64_t j = 0; j < n; ++j) run[j] += sums[r * columns + at + j];
+      }
+      for (int64_t j = 0; j < n; ++j) total[j] += static_cast<double>(run[j]);
+    }
+    for (int64_t j = 0; j < n; ++j) {
+      result[at + j] = scale * static_cast<T>(total[j]);
+    }
+  }
+}
+
 // Makes the result of what the pieces left in scratch memory, in their order.
 template <typename T>
-void CombineSums(const PreparedProgram& p, T* scratch, T* result) {
+void CombineSums(const PreparedProgram& p, const T* scratch, T* result) {
   const T scale = static_cast<T>(p.sum_scale);
   if (p.sum == PreparedProgram::Sum::kLeading) {
-    for (int64_t piece = 1; piece < p.pieces(); ++piece) {
-      AddRows(scratch + piece * p.row_elements, scratch, 1, p.row_elements,
-              /*accumulate=*/true);
-    }
-    for (int64_t j = 0; j < p.row_elements; ++j) {
-      result[j] = scale * scratch[j];
-    }
+    AddPieces(scratch, p.pieces(), p.row_elements, scale, result);
     return;
   }
   const int64_t split = p.pieces_per_row();
   for (int64_t piece = 0; split > 0 && piece < p.pieces(); piece += split) {
-    T sum = 0;
-    for (int64_t i = 0; i < split; ++i) sum += scratch[piece + i];
-    result[piece / split] = scale * sum;
+    AddPieces(scratch + piece, split, 1, scale, result + piece / split);
   }
 }
 
@@ -299,10 +318,10 @@ Result<KernelPtr> MakeFused(const KernelSpec& spec,
           return;
         }
         if (prepared.element_size == sizeof(float)) {
-          CombineSums(prepared, static_cast<float*>(c.workspace()),
+          CombineSums(prepared, static_cast<const float*>(c.workspace()),
                       c.output<float>(last));
         } else {
-          CombineSums(prepared, static_cast<double*>(c.workspace()),
+          CombineSums(prepared, static_cast<const double*>(c.workspace()),
                       c.output<double>(last));
         }
       },

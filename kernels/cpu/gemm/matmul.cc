@@ -208,6 +208,7 @@ Result<KernelPtr> MakeBiasAdd(const KernelSpec& spec) {
           const T* bias = c.input<T>(1);
           T* y = c.output<T>(0);
           using C = ComputeType<T>;
+          if (columns == 0) return;  // there may be 2^62 rows of nothing
           ParallelFor(rows, RowGrain(columns), [&](int64_t begin, int64_t end) {
             for (int64_t r = begin; r < end; ++r) {
               for (int64_t j = 0; j < columns; ++j) {
@@ -225,6 +226,7 @@ Result<KernelPtr> MakeFastBiasAdd(const KernelSpec& spec) {
   const int64_t rows = x_shape.elements(0, x_shape.rank() - 1);
   return KernelOf(
       [rows, columns, add = Simd().bias_add](const KernelContext& c) {
+        if (columns == 0) return;  // there may be 2^62 rows of nothing
         ParallelFor(rows, RowGrain(columns), [&](int64_t begin, int64_t end) {
           add(c.input<float>(0) + begin * columns, c.input<float>(1),
               c.output<float>(0) + begin * columns, end - begin, columns,

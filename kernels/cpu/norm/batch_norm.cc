@@ -1,7 +1,7 @@
 // Batch normalisation. Statistics are taken per block of rows, in two passes
-// while the block is in cache, and blocks are combined in order by the formula
-// of Chan, Golub and LeVeque (1979): no digits are lost to a large mean, and
-// the bits do not depend on threads.
+// while the block is in cache, and blocks are combined in order, in double, by
+// the formula of Chan, Golub and LeVeque (1979): no digits are lost to a large
+// mean, and the bits do not depend on threads.
 #include "kernels/cpu/norm/batch_norm.h"
 
 #include <algorithm>
@@ -30,6 +30,7 @@ struct BatchNormGeometry : RowBlocks {
 
 BatchNormGeometry GeometryOf(const KernelSpec& spec) {
   BatchNormGeometry g{RowBlocksOf(spec.inputs[0].shape, 8, 32)};
+  if (g.width == 0) g.rows = 0;  // there may be 2^62 rows of nothing
   if (spec.attrs.Has("epsilon")) g.epsilon = spec.attrs.Float("epsilon");
   if (spec.attrs.Has("momentum")) g.momentum = spec.attrs.Float("momentum");
   return g;
@@ -38,11 +39,20 @@ BatchNormGeometry GeometryOf(const KernelSpec& spec) {
 // Calls fn(block, first row, number of rows) for all blocks.
 template <typename Fn>
 void ForBlocks(const BatchNormGeometry& g, Fn fn) {
-  ParallelFor(g.blocks(), 1, [&](int64_t begin, int64_t end) {
+  ParallelFor(g.blocks(), g.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t row = b * g.block_rows;
       fn(b, row, std::min(g.block_rows, g.rows - row));
     }
+  });
+}
+
+// Calls fn(first row, number of rows) for all rows, of some blocks at a time.
+template <typename Fn>
+void ForRows(const BatchNormGeometry& g, Fn fn) {
+  ParallelFor(g.blocks(), g.grain(), [&](int64_t begin, int64_t end) {
+    const int64_t row = begin * g.block_rows;
+    fn(row, std::min(end * g.block_rows, g.rows) - row);
   });
 }
 
@@ -56,22 +66,30 @@ bool Streams(const BatchNormGeometry& g, const T* y) {
 template <typename C>
 void CombineMoments(const BatchNormGeometry& g, C* moments) {
   const int64_t channels = g.channels();
-  C* mean = moments;
-  C* squares = moments + channels;
-  int64_t before = std::min(g.block_rows, g.rows);
-  for (int64_t b = 1; b < g.blocks(); ++b) {
-    const C* other = moments + 2 * b * channels;
-    const int64_t here = std::min(g.block_rows, g.rows - b * g.block_rows);
-    const C n = static_cast<C>(before + here);
-    const C weight = static_cast<C>(here) / n;
-    const C cross = static_cast<C>(before) * weight;
-    for (int64_t c = 0; c < channels; ++c) {
-      const C d = other[c] - mean[c];
-      mean[c] += d * weight;
-      squares[c] += other[channels + c] + d * d * cross;
+  ForCombinedColumns(g, [&](int64_t first, int64_t n) {
+    C* const of_first = moments + first;
+    double mean[kCombinedColumns], squares[kCombinedColumns];
+    std::copy_n(of_first, n, mean);
+    std::copy_n(of_first + channels, n, squares);
+    int64_t before = std::min(g.block_rows, g.rows);
+    for (int64_t b = 1; b < g.blocks(); ++b) {
+      const C* const other = of_first + 2 * b * channels;
+      const int64_t here = std::min(g.block_rows, g.rows - b * g.block_rows);
+      const double weight =
+          static_cast<double>(here) / static_cast<double>(before + here);
+      const double cross = static_cast<double>(before) * weight;
+      for (int64_t c = 0; c < n; ++c) {
+        const double d = static_cast<double>(other[c]) - mean[c];
+        mean[c] += d * weight;
+        squares[c] += static_cast<double>(other[channels + c]) + d * d * cross;
+      }
+      before += here;
     }
-    before += here;
-  }
+    for (int64_t c = 0; c < n; ++c) {
+      of_first[c] = static_cast<C>(mean[c]);
+      of_first[channels + c] = static_cast<C>(squares[c]);
+    }
+  });
 }
 
 // What an op has beside plain batch normalisation.
@@ -100,7 +118,7 @@ void NormalizeAll(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
                   simd::BatchNormBlock<T, C> all) {
   all.channels = g.channels();
   all.stream = Streams(g, all.y);
-  ForBlocks(g, [&](int64_t, int64_t row, int64_t rows) {
+  ForRows(g, [&](int64_t row, int64_t rows) {
     const int64_t at = row * g.channels();
     simd::BatchNormBlock<T, C> block = all;
     block.rows = rows;
@@ -207,18 +225,14 @@ void BatchNormGrad(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
   // In the place of a term its lines have been read anyway.
   all.stream = all.g != nullptr && all.g != all.dy && all.g != all.dy2 &&
                Streams(g, all.g);
-  if (g.rows == 0) std::fill_n(sums, 2 * channels, C(0));
   ForBlocks(g, [&](int64_t b, int64_t row, int64_t rows) {
     auto block = GradBlockAt(all, row, rows);
     block.sum = sums + 2 * b * channels;
     block.dot = block.sum + channels;
     loops.grad_sums(block);
   });
-  for (int64_t b = 1; b < g.blocks(); ++b) {
-    for (int64_t c = 0; c < 2 * channels; ++c) {
-      sums[c] += sums[2 * b * channels + c];
-    }
-  }
+  AddBlocks(g, sums, 0, sums);
+  AddBlocks(g, sums, 1, sums + channels);
   // dx = g * factor + x * slope + shift, the last two in place of the sums.
   C* slope = sums;
   C* shift = sums + channels;
@@ -242,7 +256,7 @@ void BatchNormGrad(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
     all.dy2 = all.g = nullptr;
     all.mask = nullptr;
   }
-  ForBlocks(g, [&](int64_t, int64_t row, int64_t rows) {
+  ForRows(g, [&](int64_t row, int64_t rows) {
     loops.grad(GradBlockAt(all, row, rows));
   });
 }

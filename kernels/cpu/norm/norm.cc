@@ -6,6 +6,7 @@
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/norm/row_blocks.h"
+#include "kernels/cpu/sum_in_runs.h"
 
 namespace sluice::cpu {
 
@@ -23,44 +24,31 @@ LayerNormGeometry GeometryOf(const KernelSpec& spec) {
   return g;
 }
 
-// Sums of f(0), f(1), ... f(n - 1) in kLanes partial sums, which become the
-// lanes of a vector.
-template <typename C, typename F>
-C Sum(int64_t n, F f) {
-  constexpr int kLanes = 8;
-  C sum[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane) sum[lane] += f(i + lane);
-  }
-  for (; i < n; ++i) sum[0] += f(i);
-  C total = 0;
-  for (C partial : sum) total += partial;
-  return total;
-}
-
 template <typename T>
 void LayerNorm(const LayerNormGeometry& g, const KernelContext& k) {
   using C = ComputeType<T>;
   const C* scale = k.input<C>(1);
   const C* offset = k.input<C>(2);
   const C n = static_cast<C>(g.width);
-  ParallelFor(g.rows, g.block_rows, [&](int64_t begin, int64_t end) {
+  const int64_t grain = g.grain() * g.block_rows;
+  ParallelFor(g.rows, grain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const T* x = k.input<T>(0) + r * g.width;
       T* y = k.output<T>(0) + r * g.width;
       // Corrected by the distances from it, of which a mean that is large
       // beside them has lost some (simd::CorrectMoments).
-      C mean =
-          Sum<C>(g.width, [&](int64_t i) { return static_cast<C>(x[i]); }) / n;
-      mean += Sum<C>(g.width,
-                     [&](int64_t i) { return static_cast<C>(x[i]) - mean; }) /
-              n;
-      const C variance = Sum<C>(g.width,
-                                [&](int64_t i) {
-                                  const C d = static_cast<C>(x[i]) - mean;
-                                  return d * d;
-                                }) /
+      C mean = SumInRuns<C>(g.width,
+                            [&](int64_t i) { return static_cast<C>(x[i]); }) /
+               n;
+      mean +=
+          SumInRuns<C>(g.width,
+                       [&](int64_t i) { return static_cast<C>(x[i]) - mean; }) /
+          n;
+      const C variance = SumInRuns<C>(g.width,
+                                      [&](int64_t i) {
+                                        const C d = static_cast<C>(x[i]) - mean;
+                                        return d * d;
+                                      }) /
                          n;
       const C inv_std = C(1) / std::sqrt(variance + static_cast<C>(g.epsilon));
       for (int64_t i = 0; i < g.width; ++i) {
@@ -84,9 +72,9 @@ void GradRow(int64_t width, const T* x, const ComputeType<T>* scale,
   };
   auto scaled = [&](int64_t i) { return static_cast<C>(dy[i]) * scale[i]; };
   const C n = static_cast<C>(width);
-  const C mean_g = Sum<C>(width, scaled) / n;
+  const C mean_g = SumInRuns<C>(width, scaled) / n;
   const C mean_dot =
-      Sum<C>(width, [&](int64_t i) { return scaled(i) * normal(i); }) / n;
+      SumInRuns<C>(width, [&](int64_t i) { return scaled(i) * normal(i); }) / n;
   for (int64_t i = 0; i < width; ++i) {
     const C along = normal(i);
     dscale[i] += static_cast<C>(dy[i]) * along;
@@ -99,7 +87,7 @@ template <typename T>
 void LayerNormGrad(const LayerNormGeometry& g, const KernelContext& k) {
   using C = ComputeType<T>;
   C* sums = static_cast<C*>(k.workspace());
-  ParallelFor(g.blocks(), 1, [&](int64_t begin, int64_t end) {
+  ParallelFor(g.blocks(), g.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       C* dscale = sums + 2 * b * g.width;
       std::fill(dscale, dscale + 2 * g.width, C(0));
@@ -111,16 +99,8 @@ void LayerNormGrad(const LayerNormGeometry& g, const KernelContext& k) {
       }
     }
   });
-  for (int i : {1, 2}) {
-    C* out = k.output<C>(i);
-    for (int64_t c = 0; c < g.width; ++c) {
-      C total = 0;
-      for (int64_t b = 0; b < g.blocks(); ++b) {
-        total += sums[(2 * b + i - 1) * g.width + c];
-      }
-      out[c] = total;
-    }
-  }
+  AddBlocks(g, sums, 0, k.output<C>(1));
+  AddBlocks(g, sums, 1, k.output<C>(2));
 }
 
 Result<KernelPtr> MakeLayerNorm(const KernelSpec& spec) {

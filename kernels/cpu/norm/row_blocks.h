@@ -8,8 +8,16 @@
 
 #include "engine/ceil_div.h"
 #include "engine/shape.h"
+#include "engine/threads.h"
 
 namespace sluice::cpu {
+
+// Elements of a block, at most or of few rows, and, about, of a piece of work,
+// which is blocks.
+inline constexpr int64_t kBlockElements = 1 << 14;
+// Rows of a block, at most: in one float sum of very many the last digits of
+// each would be lost.
+inline constexpr int64_t kMostBlockRows = 256;
 
 // Rows of the last dimension.
 struct RowBlocks {
@@ -17,17 +25,65 @@ struct RowBlocks {
   int64_t block_rows = 0;
 
   int64_t blocks() const { return CeilDiv(rows, block_rows); }
+  // Blocks of a piece.
+  int64_t grain() const {
+    return std::max<int64_t>(
+        kBlockElements / std::max<int64_t>(block_rows * width, 1), 1);
+  }
 };
 
-// Blocks of about 2^14 elements, but of a multiple of `unit` rows, and no fewer
-// than `least`.
+// Blocks of a multiple of `unit` rows, a power of two, and of no fewer than
+// `least`.
 inline RowBlocks RowBlocksOf(const Shape& x, int64_t unit, int64_t least) {
   RowBlocks b;
   b.width = x[-1];
   b.rows = x.elements(0, x.rank() - 1);
-  const int64_t rows = (1 << 14) / std::max<int64_t>(b.width, 1);
-  b.block_rows = std::max(RoundUp(rows, unit), least);
+  const int64_t rows = kBlockElements / std::max<int64_t>(b.width, 1);
+  b.block_rows = std::max(std::min(RoundUp(rows, unit), kMostBlockRows), least);
   return b;
+}
+
+// --- What blocks leave -------------------------------------------------------
+// Two vectors of the width each, one block's after another's.
+
+// Columns that are combined at a time, in double: in float a sum of very many
+// blocks would lose digits, and a mean stop moving.
+inline constexpr int64_t kCombinedColumns = 256;
+
+// Calls fn(first, number) for all columns, so many at a time.
+template <typename Fn>
+void ForCombinedColumns(const RowBlocks& b, Fn fn) {
+  const int64_t elements = kCombinedColumns * std::max<int64_t>(b.blocks(), 1);
+  const int64_t grain =
+      kCombinedColumns * std::max<int64_t>(kBlockElements / elements, 1);
+  ParallelFor(b.width, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; c += kCombinedColumns) {
+      fn(c, std::min(kCombinedColumns, end - c));
+    }
+  });
+}
+
+// totals[width] = the blocks' vectors `which`, 0 or 1, of `sums` added up, of
+// no blocks 0: runs of them, and what these come to in double. totals may be
+// the first block's vector.
+template <typename C>
+void AddBlocks(const RowBlocks& b, const C* sums, int which, C* totals) {
+  constexpr int64_t kRun = 64;
+  ForCombinedColumns(b, [&](int64_t first, int64_t n) {
+    double total[kCombinedColumns] = {};
+    for (int64_t begin = 0; begin < b.blocks(); begin += kRun) {
+      C run[kCombinedColumns] = {};
+      const int64_t end = std::min(begin + kRun, b.blocks());
+      for (int64_t block = begin; block < end; ++block) {
+        const C* const other = sums + (2 * block + which) * b.width + first;
+        for (int64_t c = 0; c < n; ++c) run[c] += other[c];
+      }
+      for (int64_t c = 0; c < n; ++c) total[c] += static_cast<double>(run[c]);
+    }
+    for (int64_t c = 0; c < n; ++c) {
+      totals[first + c] = static_cast<C>(total[c]);
+    }
+  });
 }
 
 }  // namespace sluice::cpu

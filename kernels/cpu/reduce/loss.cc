@@ -11,6 +11,7 @@
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/sum_in_runs.h"
 
 namespace sluice::cpu {
 namespace {
@@ -55,18 +56,9 @@ template <typename T, typename C = ComputeType<T>>
 RowSums<C> RowSumsOf(const T* x, int64_t n) {
   C max = static_cast<C>(x[0]);
   for (int64_t i = 1; i < n; ++i) max = std::max(max, static_cast<C>(x[i]));
-  constexpr int kLanes = 8;
-  C sum[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      sum[lane] += scalar::Exp()(static_cast<C>(x[i + lane]) - max);
-    }
-  }
-  for (; i < n; ++i) sum[0] += scalar::Exp()(static_cast<C>(x[i]) - max);
-  C total = 0;
-  for (C partial : sum) total += partial;
-  return {max, 1 / total, scalar::Log()(total)};
+  const C sum = SumInRuns<C>(
+      n, [&](int64_t i) { return scalar::Exp()(static_cast<C>(x[i]) - max); });
+  return {max, 1 / sum, scalar::Log()(sum)};
 }
 
 // --- Dense labels ------------------------------------------------------------
@@ -80,22 +72,20 @@ struct DenseLabel {
   C Loss(const CrossEntropyGeometry& g, const T* x,
          const RowSums<C>& row) const {
     const auto [keep, spread] = g.Smoothing<C>();
-    C loss = 0;
-    for (int64_t i = 0; i < g.classes; ++i) {
-      loss += (keep * static_cast<C>(labels[i]) + spread) *
-              (row.log_sum - (static_cast<C>(x[i]) - row.max));
-    }
-    return loss;
+    return SumInRuns<C>(
+        g.classes, [&, keep = keep, spread = spread](int64_t i) {
+          return (keep * static_cast<C>(labels[i]) + spread) *
+                 (row.log_sum - (static_cast<C>(x[i]) - row.max));
+        });
   }
 
   void Grad(const CrossEntropyGeometry& g, const T* x, const RowSums<C>& row,
             C dloss, T* dx) const {
     const auto [keep, spread] = g.Smoothing<C>();
-    C total = static_cast<C>(g.smoothing);
-    for (int64_t i = 0; i < g.classes; ++i) {
-      total += keep * static_cast<C>(labels[i]);
-    }
-    total *= row.scale;
+    const C sum = SumInRuns<C>(g.classes, [&, keep = keep](int64_t i) {
+      return keep * static_cast<C>(labels[i]);
+    });
+    const C total = row.scale * (static_cast<C>(g.smoothing) + sum);
     for (int64_t i = 0; i < g.classes; ++i) {
       const C e = scalar::Exp()(static_cast<C>(x[i]) - row.max);
       const C label = keep * static_cast<C>(labels[i]) + spread;
@@ -203,9 +193,9 @@ struct SparseLabel {
     const auto [keep, spread] = g.Smoothing<C>();
     C loss = keep * (row.log_sum - (static_cast<C>(x[label]) - row.max));
     if (spread != 0) {
-      for (int64_t i = 0; i < g.classes; ++i) {
-        loss += spread * (row.log_sum - (static_cast<C>(x[i]) - row.max));
-      }
+      loss += spread * SumInRuns<C>(g.classes, [&](int64_t i) {
+                return row.log_sum - (static_cast<C>(x[i]) - row.max);
+              });
     }
     return loss;
   }
@@ -316,21 +306,10 @@ void SigmoidCrossEntropy(int64_t n, const KernelContext& k) {
 // In double, which holds the squares of all floats, and their last digits.
 template <typename T>
 double SquaresOf(const T* x, int64_t n) {
-  constexpr int kLanes = 8;
-  double sum[kLanes] = {};
-  const auto add = [&](int lane, T element) {
-    const double value =
-        static_cast<double>(static_cast<ComputeType<T>>(element));
-    sum[lane] += value * value;
-  };
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane) add(lane, x[i + lane]);
-  }
-  for (; i < n; ++i) add(0, x[i]);
-  double total = 0;
-  for (double partial : sum) total += partial;
-  return total;
+  return SumInRuns<double>(n, [&](int64_t i) {
+    const double value = static_cast<double>(static_cast<ComputeType<T>>(x[i]));
+    return value * value;
+  });
 }
 
 constexpr int64_t kSumBlock = 1 << 14;

@@ -6,6 +6,7 @@
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/sum_in_runs.h"
 
 namespace sluice::cpu {
 namespace {
@@ -23,10 +24,9 @@ void Line(const T* x, int64_t size, int64_t stride, bool log, T* y) {
   for (int64_t i = 1; i < size; ++i) {
     max = std::max(max, static_cast<C>(x[i * stride]));
   }
-  C sum = 0;
-  for (int64_t i = 0; i < size; ++i) {
-    sum += scalar::Exp()(static_cast<C>(x[i * stride]) - max);
-  }
+  const C sum = SumInRuns<C>(size, [&](int64_t i) {
+    return scalar::Exp()(static_cast<C>(x[i * stride]) - max);
+  });
   const C log_sum = scalar::Log()(sum);
   for (int64_t i = 0; i < size; ++i) {
     const C value = static_cast<C>(x[i * stride]) - max;

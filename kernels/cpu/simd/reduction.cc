@@ -15,14 +15,6 @@ double SumOfDouble(const double* x, int64_t n) {
   return Sum(x, n);
 }
 
-float Dot(const float* x, const float* y, int64_t n) {
-  return SumTerms<float>(
-      n,
-      [&](int64_t i)
-          __attribute__((always_inline)) { return Load(x + i) * Load(y + i); },
-      [&](int64_t i) { return x[i] * y[i]; });
-}
-
 // As many floats as a vector has doubles.
 struct Narrow {
   using Type __attribute__((vector_size(kVectorBytes / 2))) = float;
@@ -57,27 +49,15 @@ void Axpy(float a, const float* x, float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] += a * x[i];
 }
 
-void Scale(float a, const float* x, float* y, int64_t n) {
-  SLUICE_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) y[i] = a * x[i];
-}
-
-void Fill(float value, float* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = value;
-}
-
 }  // namespace
 
 void AddReductions(simd::SimdKernels& table) noexcept {
   table.sum = SumOf;
   table.sum_f64 = SumOfDouble;
   table.sum_squares = SumSquares;
-  table.dot = Dot;
   table.max = Max;
   table.min = Min;
   table.axpy = Axpy;
-  table.scale = Scale;
-  table.fill = Fill;
 }
 
 }  // namespace sluice::SLUICE_ISA

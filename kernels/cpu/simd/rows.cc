@@ -11,7 +11,8 @@ namespace {
 // would otherwise be computed one by one.
 inline constexpr int64_t kShortRow = 128;
 
-// out = exp(x - max(x)); returns the sum of out. max_out: max(x).
+// out = exp(x - max(x)), of a short row; returns the sum of out. max_out:
+// max(x).
 SLUICE_INLINE float ExpRow(const float* x, float* out, int64_t n,
                            float* max_out) {
   const float max = ExtremeOf<1>(x, n);
@@ -36,11 +37,34 @@ SLUICE_INLINE void Copy(const float* x, float* y, int64_t n) {
   __builtin_memcpy(y, x, static_cast<unsigned long>(n) * sizeof(float));
 }
 
+// Elements of a long row that are summed in float, or whose exponentials are:
+// in one float sum of very many the last digits of each would be lost.
+inline constexpr int64_t kSumBlock = 1024;
+
+// sum(exp(x - max(x))) of a row of any length. The exponentials go to `out`,
+// which may be x, or, where it is null, nowhere.
+float SumExpLong(const float* x, float* out, int64_t n, float* max_out) {
+  alignas(64) float scratch[kSumBlock];
+  const float max = ExtremeOf<1>(x, n);
+  *max_out = max;
+  double sum = 0;
+  for (int64_t begin = 0; begin < n; begin += kSumBlock) {
+    const int64_t block = n - begin < kSumBlock ? n - begin : kSumBlock;
+    float* const e = out == nullptr ? scratch : out + begin;
+    SLUICE_INDEPENDENT
+    for (int64_t i = 0; i < block; ++i) {
+      e[i] = scalar::Exp()(x[begin + i] - max);
+    }
+    sum += double{Sum(e, block)};
+  }
+  return static_cast<float>(sum);
+}
+
 void Softmax(const float* x, float* y, int64_t rows, int64_t columns) {
   float max;
   if (columns > kShortRow) {
     for (int64_t r = 0; r < rows; ++r, x += columns, y += columns) {
-      const float scale = 1.0f / ExpRow(x, y, columns, &max);
+      const float scale = 1.0f / SumExpLong(x, y, columns, &max);
       for (int64_t i = 0; i < columns; ++i) y[i] *= scale;
     }
     return;
@@ -55,32 +79,11 @@ void Softmax(const float* x, float* y, int64_t rows, int64_t columns) {
   }
 }
 
-// Elements that a long row is cut into: the sum of their exponentials needs
-// scratch space.
-inline constexpr int64_t kExpBlock = 1024;
-
-// sum(exp(x - max(x))) of a row of any length, without space for all
-// exponentials.
-float SumExpLong(const float* x, int64_t n, float* max_out) {
-  alignas(64) float scratch[kExpBlock];
-  const float max = ExtremeOf<1>(x, n);
-  *max_out = max;
-  float sum = 0;
-  for (int64_t begin = 0; begin < n; begin += kExpBlock) {
-    const int64_t block = n - begin < kExpBlock ? n - begin : kExpBlock;
-    for (int64_t i = 0; i < block; ++i) {
-      scratch[i] = scalar::Exp()(x[begin + i] - max);
-    }
-    sum += Sum(scratch, block);
-  }
-  return sum;
-}
-
 void SumExp(const float* x, float* max, float* sum, int64_t rows,
             int64_t columns) {
   if (columns > kShortRow) {
     for (int64_t r = 0; r < rows; ++r) {
-      sum[r] = SumExpLong(x + r * columns, columns, max + r);
+      sum[r] = SumExpLong(x + r * columns, nullptr, columns, max + r);
     }
     return;
   }
@@ -125,11 +128,17 @@ void ShiftedExp(const float* x, float shift, float factor, float offset,
 }
 
 float ShiftedSum(const float* x, float shift, int64_t n) {
-  return SumTerms<float>(
-      n,
-      [&](int64_t i)
-          __attribute__((always_inline)) { return Load(x + i) - shift; },
-      [&](int64_t i) { return x[i] - shift; });
+  double sum = 0;
+  for (int64_t begin = 0; begin < n; begin += kSumBlock) {
+    const int64_t block = n - begin < kSumBlock ? n - begin : kSumBlock;
+    const float* const in = x + begin;
+    sum += double{SumTerms<float>(
+        block,
+        [&](int64_t i)
+            __attribute__((always_inline)) { return Load(in + i) - shift; },
+        [&](int64_t i) { return in[i] - shift; })};
+  }
+  return static_cast<float>(sum);
 }
 
 void BiasAdd(const float* x, const float* bias, float* y, int64_t rows,

@@ -111,13 +111,10 @@ struct SimdKernels {
   float (*sum)(const float* x, int64_t n);
   double (*sum_f64)(const double* x, int64_t n);
   double (*sum_squares)(const float* x, int64_t n);  // in double
-  float (*dot)(const float* x, const float* y, int64_t n);
-  float (*max)(const float* x, int64_t n);  // NaN if any is; n >= 1
+  float (*max)(const float* x, int64_t n);           // NaN if any is; n >= 1
   float (*min)(const float* x, int64_t n);
 
-  void (*axpy)(float a, const float* x, float* y, int64_t n);   // y += a * x
-  void (*scale)(float a, const float* x, float* y, int64_t n);  // y = a * x
-  void (*fill)(float value, float* y, int64_t n);
+  void (*axpy)(float a, const float* x, float* y, int64_t n);  // y += a * x
 
   // Over the rows of x[rows, columns].
   void (*softmax)(const float* x, float* y, int64_t rows, int64_t columns);
@@ -182,9 +179,8 @@ struct SimdKernels {
 
 }  // namespace simd
 
-// The table of the best instruction set this processor has, or of the one that
-// the environment variable SLUICE_ISA names, if it has that. Fixed at the first
-// call.
+// The table of ChosenIsa (engine/cpu_features.h), whose errors it throws. Fixed
+// at the first call.
 const simd::SimdKernels& Simd();
 
 // One table by name, or null if it was not compiled in or the processor lacks

@@ -15,19 +15,19 @@ struct ExpSum {
   C max;
   C sum;
 };
-// In every thread of the block, which must all come here. `shared` is
-// BlockReduce's.
-template <typename T, typename C = ComputeOf<T>>
+// In every thread of the block, which must all come here. kRuns is RowSum's,
+// `shared` BlockReduce's.
+template <bool kRuns, typename T, typename C = ComputeOf<T>>
 __device__ ExpSum<C> SumExpOfRow(const T* x, int64_t n, int64_t stride,
                                  bool whole, C* shared) {
   C max = -static_cast<C>(__builtin_inff());
   ForRow(x, n, stride, whole,
          [&](int64_t, C v) { max = scalar::Maximum()(max, v); });
   max = BlockReduce(max, shared, scalar::Maximum());
-  C sum = 0;
+  RowSum<C, kRuns> sum;
   ForRow(x, n, stride, whole,
-         [&](int64_t, C v) { sum += scalar::Exp()(v - max); });
-  return {max, BlockReduce(sum, shared, scalar::Add())};
+         [&](int64_t, C v) { sum.Add(scalar::Exp()(v - max)); });
+  return {max, BlockReduce(sum.Result(), shared, scalar::Add())};
 }
 
 }  // namespace sluice::cuda

@@ -3,6 +3,7 @@
 #ifndef SLUICE_KERNELS_CUDA_DEVICE_ROW_H_
 #define SLUICE_KERNELS_CUDA_DEVICE_ROW_H_
 
+#include "engine/semantics/row_run.h"
 #include "kernels/cuda/device/element.h"
 #include "kernels/cuda/device/launch.h"
 
@@ -16,11 +17,29 @@ bool RowsAreWhole(const void* p, int64_t n) {
 
 // Threads of a block for a line of n elements: by the size alone.
 inline int RowThreads(int64_t n) {
-  return n <= 2 * kWarp ? kWarp : n <= 1024 ? 4 * kWarp : 8 * kWarp;
+  return n <= 2 * kWarp ? kWarp : n <= 1024 ? 4 * kWarp : kMostRowThreads;
 }
 
 // Blocks of a kernel that gives each a line at a time.
 inline constexpr int64_t kMostRowBlocks = 1 << 16;
+
+// The sum of what a thread adds of a line. kRuns: of one that HasRowRuns.
+template <typename C, bool kRuns>
+struct RowSum {
+  C total = C(0), run = C(0);
+  int left = kRowRun;  // of the run
+
+  __device__ void Add(C x) {
+    run += x;
+    if constexpr (kRuns) {
+      if (--left > 0) return;
+      total += run;
+      run = C(0);
+      left = kRowRun;
+    }
+  }
+  __device__ C Result() const { return kRuns ? total + run : run; }
+};
 
 // fn(i, x[i * stride]) for this thread's share of n elements. whole: the line
 // is contiguous whole packs.

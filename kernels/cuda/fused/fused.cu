@@ -23,12 +23,15 @@ __global__ void AddSegmentsKernel(const ComputeOf<T>* states, T* sums,
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   for (int64_t r = GlobalThread() / lanes; r < results;
        r += GlobalThreads() / lanes) {
-    C sum = 0;
+    double sum = 0;  // in float the last digits of very many would be lost
     for (int64_t s = lane; s < segments; s += lanes) {
-      sum += states[r * result_stride + s * segment_stride];
+      sum +=
+          static_cast<double>(states[r * result_stride + s * segment_stride]);
     }
-    if (lanes == kWarp) sum = WarpReduce(sum, [](C a, C b) { return a + b; });
-    if (lane == 0) sums[r] = T(static_cast<C>(scale) * sum);
+    if (lanes == kWarp) {
+      sum = WarpReduce(sum, [](double a, double b) { return a + b; });
+    }
+    if (lane == 0) sums[r] = T(static_cast<C>(scale) * static_cast<C>(sum));
   }
 }
 

@@ -17,8 +17,9 @@ inline constexpr int kFusedThreads = 256;  // of a block
 
 // How the elements, rows x columns of them, are summed: each row for itself
 // ("trailing"), or the rows with each other ("leading"). Where that alone would
-// leave a GPU idle, what is summed is cut into segments, whose sums a second
-// kernel adds. All of it follows from the shape.
+// leave a GPU idle, or have a thread add up very many, what is summed is cut
+// into segments, whose sums a second kernel adds. All of it follows from the
+// shape.
 struct FusedSumShape {
   int64_t rows, columns;
   int64_t segment;   // columns or rows of one

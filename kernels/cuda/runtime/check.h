@@ -15,7 +15,7 @@ namespace sluice::cuda {
 Status Failure(cudaError_t error, std::string_view what);
 
 // What to return where a library of NVIDIA's has failed with `error`: it does
-// not say so when it is the GPU that is lost.
+// not say so when it is the GPU that is lost. Asks the thread's.
 Status FailureOfLibrary(const Status& error);
 
 // `what` is for the message: "copy to the device".

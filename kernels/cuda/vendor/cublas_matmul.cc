@@ -329,11 +329,12 @@ class LtMatMul final : public Kernel {
   Choice choice_;
 };
 
-// Products of or over nothing are our own kernel's.
+// Products of or over nothing are our own kernel's, and batches of 2^31.
 bool Supports(const KernelSpec& spec) {
   const ProductShape shape = ProductShapeOf(spec);
   return shape.m > 0 && shape.n > 0 && shape.k > 0 &&
-         shape.batch.elements > 0 && IsServed(shape) && Lt() != nullptr;
+         shape.batch.elements > 0 && IsServed(shape) &&
+         BatchesAreServed(shape) && Lt() != nullptr;
 }
 
 Result<KernelPtr> Make(const KernelSpec& spec) {

@@ -165,6 +165,9 @@ Status NcclRanks::Failed() {
 }
 
 Status NcclRanks::Said(const char* what, ncclResult_t result) const {
+  // On a thread that has chosen no device, as one that only looks, device 0
+  // would be asked whether it is lost, and CUDA would make a context there.
+  if (result != ncclSuccess) (void)cudaSetDevice(place_.device);
   return Describe(*shared_->nccl, what, result);
 }
 

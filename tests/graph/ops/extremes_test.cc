@@ -263,6 +263,26 @@ TEST_CASE("ends of int64 where dimensions are of size 0") {
     AddCase(tile, probe, "2^64 tiles of no elements", {WidestBinding(tile)},
             &cases);
   }
+  constexpr int64_t kMany = int64_t{1} << 40;
+  const FixedList<AttrSetting, 8> overlapping = {
+      {"window", Ints{2, 2}}, {"strides", Ints{1, 1}}, {"padding", "SAME"}};
+  struct OfNothing {
+    const char* op;
+    Probe probe;
+  };
+  const OfNothing of_nothing[] = {
+      {"MaxPool",
+       {.inputs = {{.shape = {kMany, 1, 1, 0}}}, .attrs = overlapping}},
+      {"AvgPool",
+       {.inputs = {{.shape = {kMany, 1, 1, 0}}}, .attrs = overlapping}},
+      {"BiasAdd", {.inputs = {{.shape = {kMany, 0}}, {.shape = {0}}}}},
+      {"TopK", {.inputs = {{.shape = {kMany, 0}}}, .attrs = {{"k", 0}}}},
+      {"DepthwiseConv2D",
+       {.inputs = {{.shape = {kMany, 1, 0, 2}}, {.shape = {1, 1, 2, 1}}}}}};
+  for (const OfNothing& rows : of_nothing) {
+    const OpDef& op = OpTable::Global().Get(rows.op);
+    AddCase(op, rows.probe, "2^40 rows of nothing", Bindings(op), &cases);
+  }
   CheckAll(cases, 0.9);
 }
 

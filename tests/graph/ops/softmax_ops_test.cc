@@ -3,6 +3,9 @@
 // to all logits of a row must not cost precision.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -10,7 +13,7 @@
 #include "graph/compile/evaluate.h"
 #include "graph/ops/reduce.h"
 #include "graph/ops/softmax.h"
-#include "tests/support/kernel_run.h"
+#include "tests/support/each_kernel.h"
 #include "tests/support/softmax_reference.h"
 
 namespace sluice::testing {
@@ -44,24 +47,6 @@ void CheckClose(const char* what, const Tensor& got, const Tensor& wanted) {
   CHECK(WorstUnits(got, wanted) <= AllowedUnits(got.dtype()));
 }
 
-// Calls check(results) for every kernel of the op.
-template <typename Check>
-void ForEachKernel(const std::string& op, const Attributes& attrs,
-                   const std::vector<Tensor>& inputs, const Check& check) {
-  Graph graph;
-  NodeRequest request{op, {}, attrs};
-  for (const Tensor& x : inputs) {
-    request.inputs.emplace_back(graph.Placeholder("x", x.dtype(), x.shape()));
-  }
-  const KernelSpec spec = SpecOf(graph.Add(std::move(request)), false);
-  for (const KernelDef* def :
-       KernelTable::Global().FindAll(spec, DeviceType::kCpu)) {
-    CAPTURE(op);
-    CAPTURE(def->provider);
-    check(RunKernel(*def, spec, inputs));
-  }
-}
-
 Tensor ExpOf(const Tensor& x) {
   Tensor y(DType::kFloat64, x.shape());
   for (int64_t i = 0; i < x.elements(); ++i) {
@@ -80,6 +65,42 @@ TEST_CASE("softmax and its logarithm at any offset") {
       CheckClose("softmax", y[0], ExpOf(log_p));
     });
   });
+}
+
+TEST_CASE("softmax of very many classes keeps the digits of each") {
+  struct Case {
+    int64_t classes, lines;
+    int axis;
+  };
+  for (const Case& c : {Case{1 << 17, 1, -1}, Case{1 << 14, 2, 0}}) {
+    // The lines are alike, side by side where they are columns.
+    const Shape shape =
+        c.axis == 0 ? Shape{c.classes, c.lines} : Shape{c.lines, c.classes};
+    Tensor x = Tensor::Full(DType::kFloat32, shape, std::log(0.1));
+    for (int64_t i = 0; i < c.lines; ++i) x.data<float>()[i] = 0;
+    const Tensor log_p = LogSoftmaxReference(x.Reshaped({1, x.elements()}));
+    // The reference sees them as one line, in which every class is `lines`
+    // times.
+    const double lines = std::log(static_cast<double>(c.lines));
+    const auto all = [&](const Tensor& y, const auto& error) {
+      for (int64_t i = 0; i < y.elements(); ++i) {
+        if (!(error(y.At(i), log_p.At(i) + lines) < 1e-5)) return false;
+      }
+      return true;
+    };
+    const Attributes attrs = {{"axis", c.axis}};
+    CAPTURE(c.axis);
+    ForEachKernel("Softmax", attrs, {x}, [&](const auto& y) {
+      CHECK(all(y[0], [](double got, double log_wanted) {
+        return std::abs(got / std::exp(log_wanted) - 1);
+      }));
+    });
+    ForEachKernel("LogSoftmax", attrs, {x}, [&](const auto& y) {
+      CHECK(all(y[0], [](double got, double wanted) {
+        return std::abs(got - wanted);
+      }));
+    });
+  }
 }
 
 // The loss, its gradient from what the loss keeps, and both in one.
@@ -125,6 +146,48 @@ TEST_CASE("cross entropy and its gradient at any offset") {
     CheckCrossEntropy("SoftmaxCrossEntropy", x, dense, 0);
     CheckCrossEntropy("SoftmaxCrossEntropy", x, dense, 0.1);
   });
+}
+
+TEST_CASE("cross entropy of very many classes keeps the digits of each") {
+  const Shape shape = {1, 1 << 17};
+  Tensor x = Tensor::Full(DType::kFloat32, shape, std::log(0.1));
+  x.data<float>()[3] = 0;
+  const Tensor log_p = LogSoftmaxReference(x);
+  for (const double smoothing : {0.0, 0.1}) {
+    CAPTURE(smoothing);
+    const auto check = [&](const std::string& op, const Tensor& labels) {
+      const double wanted =
+          CrossEntropyReference(log_p,
+                                SmoothedLabels(labels, shape[1], smoothing))
+              .At(0);
+      ForEachKernel(op, {{"label_smoothing", smoothing}}, {x, labels},
+                    [&](const auto& y) {
+                      CHECK(std::abs(y[0].At(0) / wanted - 1) < 1e-5);
+                    });
+    };
+    check("SparseSoftmaxCrossEntropy", Tensor::Full(DType::kInt64, {1}, 5));
+    check("SoftmaxCrossEntropy", Tensor::Full(DType::kFloat32, shape, 0.1F));
+  }
+}
+
+TEST_CASE("alike labels and logits of very many classes have no gradient") {
+  const Shape shape = {1, 100'000};
+  const double p = 1e-5;
+  for (const double smoothing : {0.0, 0.1}) {
+    CAPTURE(smoothing);
+    ForEachKernel("SoftmaxCrossEntropyWithGrad",
+                  {{"label_smoothing", smoothing}},
+                  {Tensor::Full(DType::kFloat32, shape, 0.5),
+                   Tensor::Full(DType::kFloat32, shape, p),
+                   Tensor::Full(DType::kFloat32, {1}, 1)},
+                  [&](const auto& y) {
+                    double worst = 0;
+                    for (int64_t i = 0; i < shape[1]; ++i) {
+                      worst = std::max(worst, std::abs(y.back().At(i)));
+                    }
+                    CHECK(worst < 1e-5 * p);
+                  });
+  }
 }
 
 TEST_CASE("the gradient of LogSumExp at any offset") {

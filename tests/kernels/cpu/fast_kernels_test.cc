@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -128,6 +129,82 @@ TEST_CASE("means of large windows keep the digits of their elements") {
       CHECK(std::abs(mean.At(i) - 0.1) < 1e-6);
     }
   }
+}
+
+// dx of every kernel of a gradient of pools.
+template <typename Check>
+void ForEachPoolGrad(const Output& dx, const std::vector<Tensor>& inputs,
+                     const Check& check) {
+  const KernelSpec spec = SpecOf(dx.node(), /*deterministic=*/true);
+  for (const KernelDef* def :
+       KernelTable::Global().FindAll(spec, DeviceType::kCpu)) {
+    CAPTURE(spec.op);
+    CAPTURE(def->provider);
+    check(RunKernel(*def, spec, inputs)[0]);
+  }
+}
+
+// Windows over one pixel, which each of them gives its dy to.
+void CheckGradOfPixel(std::array<int64_t, 2> window) {
+  CAPTURE(window[0]);
+  CAPTURE(window[1]);
+  const PoolOptions options = {
+      .window = window,
+      .strides = {1, 1},
+      .padding = Padding::kExplicit,
+      .explicit_padding = {window[0] - 1, window[0] - 1, window[1] - 1,
+                           window[1] - 1}};
+  const Shape pixel = {1, 1, 1, 9}, windows = {1, window[0], window[1], 9};
+  const Tensor x = Tensor::Full(DType::kFloat32, pixel, 0.7F);
+  const Tensor y = Tensor::Full(DType::kFloat32, windows, 0.7F);
+  const Tensor x_shape = Tensor::Vector<int64_t>({pixel.begin(), pixel.end()});
+  const double wanted =
+      static_cast<double>(window[0] * window[1]) * double{0.7F};
+  const auto check = [&](const Tensor& dx) {
+    for (int64_t i = 0; i < dx.elements(); ++i) {
+      CHECK(std::abs(dx.At(i) / wanted - 1) < 1e-5);
+    }
+  };
+  Graph graph;
+  const Output of_x = graph.Placeholder("x", x.dtype(), pixel);
+  const Output of_y = graph.Placeholder("y", y.dtype(), windows);
+  ForEachPoolGrad(MaxPoolGrad(of_x, of_y, of_y, options), {x, y, y}, check);
+  ForEachPoolGrad(AvgPoolGrad(of_y, graph.Constant(x_shape), options),
+                  {y, x_shape}, check);
+}
+
+TEST_CASE("gradients of many windows keep the digits of each") {
+  CheckGradOfPixel({128, 128});
+  CheckGradOfPixel({1 << 14, 1});
+  CheckGradOfPixel({1, 1 << 14});
+}
+
+TEST_CASE("gradients of means whose windows leave gaps or overlap") {
+  Graph graph;
+  const Output dy = graph.Placeholder("dy", DType::kFloat32, {1, 2, 2, 1});
+  const auto check = [&](const PoolOptions& options, const Tensor& given,
+                         const Tensor& wanted) {
+    const Shape& shape = wanted.shape();
+    const Tensor x_shape =
+        Tensor::Vector<int64_t>({shape.begin(), shape.end()});
+    ForEachPoolGrad(AvgPoolGrad(dy, graph.Constant(x_shape), options),
+                    {given, x_shape},
+                    [&](const Tensor& dx) { CHECK(dx.BitEqual(wanted)); });
+  };
+  check({.window = {2, 2}, .strides = {3, 3}},
+        Tensor::Array<float>({1, 2, 2, 1}, {4, 8, 12, 16}),
+        Tensor::Array<float>({1, 7, 6, 1}, {1, 1, 0, 2, 2, 0,  //
+                                            1, 1, 0, 2, 2, 0,  //
+                                            0, 0, 0, 0, 0, 0,  //
+                                            3, 3, 0, 4, 4, 0,  //
+                                            3, 3, 0, 4, 4, 0,  //
+                                            0, 0, 0, 0, 0, 0,  //
+                                            0, 0, 0, 0, 0, 0}));
+  check({.window = {2, 2}, .strides = {1, 1}},
+        Tensor::Array<float>({1, 2, 2, 1}, {4, 8, 12, 16}),
+        Tensor::Array<float>({1, 3, 3, 1}, {1, 3, 2,   //
+                                            4, 10, 6,  //
+                                            3, 7, 4}));
 }
 
 TEST_CASE("random bits are the stream's on every instruction set") {

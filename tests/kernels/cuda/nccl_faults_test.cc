@@ -120,6 +120,8 @@ TEST_CASE(
     if (!refuses) {
       CheckNamed(errors, culprit);
       for (const std::string& error : errors) CHECK(Contains(error, "NCCL"));
+      // Whether it is lost is asked of the rank's GPU.
+      CHECK(cuda::emulation::QueriedDevice() == culprit);
       continue;
     }
     for (int rank = 0; rank < size; ++rank) {

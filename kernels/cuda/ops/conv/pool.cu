@@ -97,7 +97,7 @@ struct SumSoFar {
   __device__ void Add(C x) { sum += x; }
   __device__ C Result(C share) const { return sum * share; }
 };
-// Of a window that has several runs (pool_run.h).
+// Of a window that has several runs, or of windows (pool_run.h).
 template <typename C>
 struct SumOfRuns {
   C sum = C(0), run = C(0);
@@ -109,6 +109,17 @@ struct SumOfRuns {
   __device__ C Result(C share) const { return (sum + run) * share; }
 };
 
+// After each of what is added; left: of the run.
+template <typename SoFar, int N>
+__device__ void CountInRun([[maybe_unused]] SoFar (&so_far)[N],
+                           [[maybe_unused]] int* left) {
+  if constexpr (requires { so_far[0].EndRun(); }) {
+    if (--*left > 0) return;
+    *left = kPoolRun;
+    for (int k = 0; k < N; ++k) so_far[k].EndRun();
+  }
+}
+
 template <typename T, template <typename> typename SoFar, bool kWhole>
 __global__ void PoolKernel(PoolShape s, int64_t tasks, const T* x, T* y) {
   using C = ComputeOf<T>;
@@ -117,14 +128,10 @@ __global__ void PoolKernel(PoolShape s, int64_t tasks, const T* x, T* y) {
     const PixelTask t = PixelTaskOf<kN>(i, s.h.output, s.w.output, s.channels);
     const int64_t count = s.channels - t.channel;
     SoFar<C> so_far[kN];
-    [[maybe_unused]] int left = kPoolRun;  // of the run
+    int left = kPoolRun;
     ForWindow<kWhole>(s, t, x, [&](const Pack<T, kN>& in, int64_t, int) {
       for (int k = 0; k < kN; ++k) so_far[k].Add(static_cast<C>(in.at[k]));
-      if constexpr (requires { so_far[0].EndRun(); }) {
-        if (--left > 0) return;
-        left = kPoolRun;
-        for (int k = 0; k < kN; ++k) so_far[k].EndRun();
-      }
+      CountInRun(so_far, &left);
     });
     const C share = ShareOf<C>(s, t.row, t.column);
     Pack<T, kN> out;
@@ -146,7 +153,7 @@ __device__ unsigned NotBelow(const Pack<T, N>& x, const Pack<T, N>& y) {
 }
 
 // A window gives its dy to the first of its elements that is not below y.
-template <typename T, bool kWhole>
+template <typename T, template <typename> typename SoFar, bool kWhole>
 __global__ void MaxPoolGradKernel(PoolShape s, int64_t tasks, const T* x,
                                   const T* y, const T* dy, T* dx) {
   using C = ComputeOf<T>;
@@ -159,7 +166,8 @@ __global__ void MaxPoolGradKernel(PoolShape s, int64_t tasks, const T* x,
     const int64_t count = s.channels - t.channel;
     const int64_t here = InputPixel(s, t.image, t.row, t.column) + t.channel;
     const auto own = LoadPackOf<kWhole>(x + here, count);
-    C sum[kN] = {};
+    SoFar<C> so_far[kN];
+    int left = kPoolRun;
     const auto load = [&](int64_t at) {
       return Given{LoadPackOf<kWhole>(y + at, count),
                    LoadPackOf<kWhole>(dy + at, count)};
@@ -180,12 +188,14 @@ __global__ void MaxPoolGradKernel(PoolShape s, int64_t tasks, const T* x,
             }
           }
           for (int k = 0; k < kN; ++k) {
-            if ((mine >> k & 1u) != 0)
-              sum[k] += static_cast<C>(window.dy.at[k]);
+            if ((mine >> k & 1u) != 0) {
+              so_far[k].Add(static_cast<C>(window.dy.at[k]));
+            }
           }
+          CountInRun(so_far, &left);
         });
     Pack<T, kN> out;
-    for (int k = 0; k < kN; ++k) out.at[k] = T(sum[k]);
+    for (int k = 0; k < kN; ++k) out.at[k] = T(so_far[k].Result(C(1)));
     StorePackOf<kWhole>(out, dx + here, count);
   }
 }
@@ -307,7 +317,7 @@ __global__ void MaxPoolGradGradKernel(PoolShape s, int64_t tasks, const T* x,
   }
 }
 
-template <typename T, bool kWhole>
+template <typename T, template <typename> typename SoFar, bool kWhole>
 __global__ void AvgPoolGradKernel(PoolShape s, int64_t tasks, const T* dy,
                                   T* dx) {
   using C = ComputeOf<T>;
@@ -315,7 +325,8 @@ __global__ void AvgPoolGradKernel(PoolShape s, int64_t tasks, const T* dy,
   for (int64_t i = GlobalThread(); i < tasks; i += GlobalThreads()) {
     const PixelTask t = PixelTaskOf<kN>(i, s.h.input, s.w.input, s.channels);
     const int64_t count = s.channels - t.channel;
-    C sum[kN] = {};
+    SoFar<C> so_far[kN];
+    int left = kPoolRun;
     const auto load = [&](int64_t at) {
       return LoadPackOf<kWhole>(dy + at, count);
     };
@@ -323,11 +334,12 @@ __global__ void AvgPoolGradKernel(PoolShape s, int64_t tasks, const T* dy,
                    [&](const Pack<T, kN>& given, int64_t oh, int64_t ow) {
                      const C share = ShareOf<C>(s, oh, ow);
                      for (int k = 0; k < kN; ++k) {
-                       sum[k] += share * static_cast<C>(given.at[k]);
+                       so_far[k].Add(share * static_cast<C>(given.at[k]));
                      }
+                     CountInRun(so_far, &left);
                    });
     Pack<T, kN> out;
-    for (int k = 0; k < kN; ++k) out.at[k] = T(sum[k]);
+    for (int k = 0; k < kN; ++k) out.at[k] = T(so_far[k].Result(C(1)));
     StorePackOf<kWhole>(
         out, dx + InputPixel(s, t.image, t.row, t.column) + t.channel, count);
   }
@@ -362,6 +374,14 @@ Status LaunchPool(const char* name, int64_t tasks, const PoolShape& s,
 template <typename T, template <typename> typename SoFar>
 constexpr auto kPoolKernel =
     [](auto whole) { return PoolKernel<T, SoFar, decltype(whole)::value>; };
+template <typename T, template <typename> typename SoFar>
+constexpr auto kMaxPoolGradKernel = [](auto whole) {
+  return MaxPoolGradKernel<T, SoFar, decltype(whole)::value>;
+};
+template <typename T, template <typename> typename SoFar>
+constexpr auto kAvgPoolGradKernel = [](auto whole) {
+  return AvgPoolGradKernel<T, SoFar, decltype(whole)::value>;
+};
 
 template <typename T>
 Status MaxPool(const PoolShape& s, const void* x, const void*, const void*,
@@ -372,11 +392,12 @@ Status MaxPool(const PoolShape& s, const void* x, const void*, const void*,
 template <typename T>
 Status MaxPoolGrad(const PoolShape& s, const void* x, const void* y,
                    const void* dy, void* dx, cudaStream_t stream) {
-  const auto kernel = [](auto whole) {
-    return MaxPoolGradKernel<T, decltype(whole)::value>;
+  const auto launch = [&](auto kernel) {
+    return LaunchPool<T>("MaxPoolGrad", InputTasks<T>(s), s, stream, kernel, dx,
+                         x, y, dy);
   };
-  return LaunchPool<T>("MaxPoolGrad", InputTasks<T>(s), s, stream, kernel, dx,
-                       x, y, dy);
+  return HasGradRuns(s.h, s.w) ? launch(kMaxPoolGradKernel<T, SumOfRuns>)
+                               : launch(kMaxPoolGradKernel<T, SumSoFar>);
 }
 template <typename T>
 Status MaxPoolGradGrad(const PoolShape& s, const void* x, const void* y,
@@ -425,11 +446,12 @@ Status AvgPool(const PoolShape& s, const void* x, const void*, const void*,
 template <typename T>
 Status AvgPoolGrad(const PoolShape& s, const void* dy, const void*, const void*,
                    void* dx, cudaStream_t stream) {
-  const auto kernel = [](auto whole) {
-    return AvgPoolGradKernel<T, decltype(whole)::value>;
+  const auto launch = [&](auto kernel) {
+    return LaunchPool<T>("AvgPoolGrad", InputTasks<T>(s), s, stream, kernel, dx,
+                         dy);
   };
-  return LaunchPool<T>("AvgPoolGrad", InputTasks<T>(s), s, stream, kernel, dx,
-                       dy);
+  return HasGradRuns(s.h, s.w) ? launch(kAvgPoolGradKernel<T, SumOfRuns>)
+                               : launch(kAvgPoolGradKernel<T, SumSoFar>);
 }
 
 template <typename T>

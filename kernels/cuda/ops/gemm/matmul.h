@@ -39,6 +39,10 @@ struct MatMulBatches {
   std::vector<Offsets> outer;
 };
 MatMulBatches MatMulBatchesOf(const ProductShape& shape);
+// Whether `inner` can count the products of one call.
+inline bool BatchesAreServed(const ProductShape& shape) {
+  return shape.batch.dims[shape.batch.rank - 1] < kMaxProductSize;
+}
 
 // c = op(a) op(b), through the epilogue. `product` is one of the batch;
 // `workspace` is ProductWorkspace.

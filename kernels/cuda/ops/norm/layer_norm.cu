@@ -25,7 +25,7 @@ Grid RowGrid(const LayerNormShape& shape) {
           kBlockReduceShared * sizeof(C)};
 }
 
-template <typename T>
+template <typename T, bool kRuns>
 __global__ void LayerNormKernel(LayerNormShape s, const T* x,
                                 const ComputeOf<T>* scale,
                                 const ComputeOf<T>* offset, T* y,
@@ -36,22 +36,21 @@ __global__ void LayerNormKernel(LayerNormShape s, const T* x,
   const C n = static_cast<C>(s.width);
   for (int64_t r = blockIdx.x; r < s.rows; r += gridDim.x) {
     const T* row = x + r * s.width;
-    C own = C(0);
-    ForRow(row, s.width, 1, whole, [&](int64_t, C v) { own += v; });
-    C mean = BlockSum(own, shared) / n;
+    RowSum<C, kRuns> own;
+    ForRow(row, s.width, 1, whole, [&](int64_t, C v) { own.Add(v); });
+    C mean = BlockSum(own.Result(), shared) / n;
     // Of a mean that is large beside the distances from it they have kept what
     // its sum has lost.
-    own = C(0);
-    C squares = C(0);
+    RowSum<C, kRuns> distances, squares;
     ForRow(row, s.width, 1, whole, [&](int64_t, C v) {
       const C distance = v - mean;
-      own += distance;
-      squares += distance * distance;
+      distances.Add(distance);
+      squares.Add(distance * distance);
     });
-    const C off = BlockSum(own, shared) / n;
+    const C off = BlockSum(distances.Result(), shared) / n;
     mean += off;
     // Never below 0 by rounding; what is no number stays so.
-    C variance = BlockSum(squares, shared) / n - off * off;
+    C variance = BlockSum(squares.Result(), shared) / n - off * off;
     if (variance < C(0)) variance = C(0);
     const C inv_std = scalar::Rsqrt()(variance + static_cast<C>(s.epsilon));
     if (threadIdx.x == 0) {
@@ -89,7 +88,7 @@ __device__ void ForPair(const T* x, const T* dy, int64_t n, bool whole, Fn fn) {
 }
 
 // dx = inv_std * (g - mean(g) - normal * mean(g * normal)), g = dy * scale.
-template <typename T>
+template <typename T, bool kRuns>
 __global__ void LayerNormGradKernel(LayerNormShape s, GradOperands<T> o, T* dx,
                                     bool whole) {
   using C = ComputeOf<T>;
@@ -99,14 +98,14 @@ __global__ void LayerNormGradKernel(LayerNormShape s, GradOperands<T> o, T* dx,
   for (int64_t r = blockIdx.x; r < s.rows; r += gridDim.x) {
     const int64_t at = r * s.width;
     const C mean = o.mean[r], inv_std = o.inv_std[r];
-    C sum = C(0), dot = C(0);
+    RowSum<C, kRuns> sum, dot;
     ForPair(o.x + at, o.dy + at, s.width, whole, [&](int64_t i, C v, C d) {
       const C g = d * o.scale[i];
-      sum += g;
-      dot += g * ((v - mean) * inv_std);
+      sum.Add(g);
+      dot.Add(g * ((v - mean) * inv_std));
     });
-    const C mean_g = BlockSum(sum, shared) / n;
-    const C mean_dot = BlockSum(dot, shared) / n;
+    const C mean_g = BlockSum(sum.Result(), shared) / n;
+    const C mean_dot = BlockSum(dot.Result(), shared) / n;
     for (int64_t i = threadIdx.x * kN; i < s.width; i += blockDim.x * kN) {
       const int64_t count = s.width - i;
       const auto x = LoadPack<T>(o.x + at + i, count, whole);
@@ -172,11 +171,16 @@ Status LayerNorm(const LayerNormShape& shape, const LayerNormOperands& o,
   using C = ComputeOf<T>;
   const bool whole =
       RowsAreWhole<T>(o.x, shape.width) && RowsAreWhole<T>(o.y, shape.width);
-  return Launch("LayerNorm", RowGrid<C>(shape), stream, LayerNormKernel<T>,
-                shape, static_cast<const T*>(o.x),
-                static_cast<const C*>(o.scale), static_cast<const C*>(o.offset),
-                static_cast<T*>(o.y), static_cast<C*>(o.mean),
-                static_cast<C*>(o.inv_std), whole);
+  return DispatchBools(
+      [&](auto runs) {
+        return Launch(
+            "LayerNorm", RowGrid<C>(shape), stream,
+            LayerNormKernel<T, runs.value>, shape, static_cast<const T*>(o.x),
+            static_cast<const C*>(o.scale), static_cast<const C*>(o.offset),
+            static_cast<T*>(o.y), static_cast<C*>(o.mean),
+            static_cast<C*>(o.inv_std), whole);
+      },
+      HasRowRuns(shape.width));
 }
 
 template <typename T>
@@ -189,10 +193,14 @@ Status LayerNormGrad(const LayerNormShape& shape,
       static_cast<const T*>(o.dy)};
   const bool whole =
       RowsAreWhole<T>(o.x, shape.width) && RowsAreWhole<T>(o.dy, shape.width);
-  SLUICE_RETURN_IF_ERROR(Launch("LayerNormGrad", RowGrid<C>(shape), stream,
-                                LayerNormGradKernel<T>, shape, typed,
-                                static_cast<T*>(o.dx),
-                                whole && RowsAreWhole<T>(o.dx, shape.width)));
+  SLUICE_RETURN_IF_ERROR(DispatchBools(
+      [&](auto runs) {
+        return Launch("LayerNormGrad", RowGrid<C>(shape), stream,
+                      LayerNormGradKernel<T, runs.value>, shape, typed,
+                      static_cast<T*>(o.dx),
+                      whole && RowsAreWhole<T>(o.dx, shape.width));
+      },
+      HasRowRuns(shape.width)));
   const BatchNormShape columns = {shape.rows, shape.width};
   const Segments segments = SegmentsOf(columns);
   C* results = static_cast<C*>(o.workspace);

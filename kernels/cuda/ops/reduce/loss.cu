@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/device/ahead.h"
 #include "kernels/cuda/device/bad_index_device.h"
 #include "kernels/cuda/device/log_sum_exp.h"
 #include "kernels/cuda/ops/elementwise/elementwise_kernels.h"
@@ -40,23 +41,23 @@ struct Row {
 
 // --- Labels as dense as the logits -------------------------------------------
 
-template <typename T, typename C>
+template <bool kRuns, typename T, typename C>
 __device__ C DenseLoss(const Row<C>& row, const T* x, const T* labels) {
-  C loss = 0;
+  RowSum<C, kRuns> loss;
   ForRow(x, row.classes, 1, row.whole, [&](int64_t i, C v) {
-    loss += (row.keep * static_cast<C>(labels[i]) + row.spread) *
-            (row.log_sum - (v - row.max));
+    loss.Add((row.keep * static_cast<C>(labels[i]) + row.spread) *
+             (row.log_sum - (v - row.max)));
   });
-  return BlockReduce(loss, row.shared, scalar::Add());
+  return BlockReduce(loss.Result(), row.shared, scalar::Add());
 }
 
-template <typename T, typename C>
+template <bool kRuns, typename T, typename C>
 __device__ void DenseGrad(const Row<C>& row, const T* x, const T* labels,
                           C smoothing, C dloss, T* dx) {
-  C total = 0;
+  RowSum<C, kRuns> sum;
   ForRow(labels, row.classes, 1, row.whole,
-         [&](int64_t, C label) { total += row.keep * label; });
-  total = BlockReduce(total, row.shared, scalar::Add()) + smoothing;
+         [&](int64_t, C label) { sum.Add(row.keep * label); });
+  C total = BlockReduce(sum.Result(), row.shared, scalar::Add()) + smoothing;
   total *= row.scale;
   MapRow(x, dx, row.classes, 1, row.whole, [&](int64_t i, C v) {
     const C label = row.keep * static_cast<C>(labels[i]) + row.spread;
@@ -66,14 +67,15 @@ __device__ void DenseGrad(const Row<C>& row, const T* x, const T* labels,
 
 // --- One class per row -------------------------------------------------------
 
-template <typename T, typename C>
+template <bool kRuns, typename T, typename C>
 __device__ C SparseLoss(const Row<C>& row, const T* x, int64_t label) {
   C loss = row.keep * (row.log_sum - (static_cast<C>(x[label]) - row.max));
   if (row.spread != 0) {
-    C distance = 0;
+    RowSum<C, kRuns> distance;
     ForRow(x, row.classes, 1, row.whole,
-           [&](int64_t, C v) { distance += row.log_sum - (v - row.max); });
-    loss += row.spread * BlockReduce(distance, row.shared, scalar::Add());
+           [&](int64_t, C v) { distance.Add(row.log_sum - (v - row.max)); });
+    loss +=
+        row.spread * BlockReduce(distance.Result(), row.shared, scalar::Add());
   }
   return loss;
 }
@@ -89,7 +91,7 @@ __device__ void SparseGrad(const Row<C>& row, const T* x, int64_t label,
 
 // -----------------------------------------------------------------------------
 
-template <typename T, typename Label>
+template <typename T, typename Label, bool kRuns>
 __global__ void CrossEntropyKernel(CrossEntropyShape shape,
                                    Operands<T, Label> o, bool whole) {
   using C = ComputeOf<T>;
@@ -118,15 +120,16 @@ __global__ void CrossEntropyKernel(CrossEntropyShape shape,
       }
     }
     if (o.loss != nullptr) {
-      const ExpSum<C> e = SumExpOfRow(x, shape.classes, 1, whole, row.shared);
+      const ExpSum<C> e =
+          SumExpOfRow<kRuns>(x, shape.classes, 1, whole, row.shared);
       row.max = e.max;
       row.scale = 1 / e.sum;
       row.log_sum = scalar::Log()(e.sum);
       C loss;
       if constexpr (kSparse) {
-        loss = SparseLoss(row, x, label);
+        loss = SparseLoss<kRuns>(row, x, label);
       } else {
-        loss = DenseLoss(row, x, o.labels + at);
+        loss = DenseLoss<kRuns>(row, x, o.labels + at);
       }
       if (threadIdx.x == 0) {
         o.loss[r] = T(is_class ? loss : static_cast<C>(__builtin_nanf("")));
@@ -143,7 +146,8 @@ __global__ void CrossEntropyKernel(CrossEntropyShape shape,
       if constexpr (kSparse) {
         SparseGrad(row, x, label, dloss, o.dlogits + at);
       } else {
-        DenseGrad(row, x, o.labels + at, smoothing, dloss, o.dlogits + at);
+        DenseGrad<kRuns>(row, x, o.labels + at, smoothing, dloss,
+                         o.dlogits + at);
       }
     }
   }
@@ -163,11 +167,16 @@ Status LaunchCrossEntropy(const CrossEntropyShape& shape,
       static_cast<const T*>(o.dloss),  static_cast<T*>(o.dlogits),
       static_cast<T*>(o.loss),         static_cast<T*>(o.max_out),
       static_cast<T*>(o.scale_out),    o.bad};
-  return Launch(
-      "SoftmaxCrossEntropy",
-      {std::min(shape.rows, kMostRowBlocks), RowThreads(shape.classes),
-       kBlockReduceShared * sizeof(ComputeOf<T>)},
-      stream, CrossEntropyKernel<T, Label>, shape, typed, whole);
+  const Grid grid = {std::min(shape.rows, kMostRowBlocks),
+                     RowThreads(shape.classes),
+                     kBlockReduceShared * sizeof(ComputeOf<T>)};
+  return DispatchBools(
+      [&](auto runs) {
+        return Launch("SoftmaxCrossEntropy", grid, stream,
+                      CrossEntropyKernel<T, Label, runs.value>, shape, typed,
+                      whole);
+      },
+      HasRowRuns(shape.classes));
 }
 
 // log(1 + exp(-|x|)) + max(x, 0) - x * label.

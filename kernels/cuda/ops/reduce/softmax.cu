@@ -4,12 +4,13 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/device/ahead.h"
 #include "kernels/cuda/device/log_sum_exp.h"
 
 namespace sluice::cuda {
 namespace {
 
-template <typename T>
+template <typename T, bool kRuns>
 __global__ void SoftmaxKernel(const T* x, T* y, AxisForm shape, bool log,
                               bool whole) {
   using C = ComputeOf<T>;
@@ -18,7 +19,7 @@ __global__ void SoftmaxKernel(const T* x, T* y, AxisForm shape, bool log,
   for (int64_t line = blockIdx.x; line < shape.outer * inner;
        line += gridDim.x) {
     const int64_t at = line / inner * n * inner + line % inner;
-    const ExpSum<C> e = SumExpOfRow(x + at, n, inner, whole, shared);
+    const ExpSum<C> e = SumExpOfRow<kRuns>(x + at, n, inner, whole, shared);
     const C log_sum = scalar::Log()(e.sum);
     MapRow(x + at, y + at, n, inner, whole, [&](int64_t, C v) {
       return log ? (v - e.max) - log_sum : scalar::Exp()(v - e.max) / e.sum;
@@ -32,12 +33,16 @@ Status LaunchSoftmax(const char* name, bool log, const void* x, void* y,
   if (shape.n == 0) return {};  // of operands that may be null
   const bool whole = shape.inner == 1 && RowsAreWhole<T>(x, shape.n) &&
                      RowsAreWhole<T>(y, shape.n);
-  return Launch(
-      name,
-      {std::min(shape.outer * shape.inner, kMostRowBlocks), RowThreads(shape.n),
-       kBlockReduceShared * sizeof(ComputeOf<T>)},
-      stream, SoftmaxKernel<T>, static_cast<const T*>(x), static_cast<T*>(y),
-      shape, log, whole);
+  const Grid grid = {std::min(shape.outer * shape.inner, kMostRowBlocks),
+                     RowThreads(shape.n),
+                     kBlockReduceShared * sizeof(ComputeOf<T>)};
+  return DispatchBools(
+      [&](auto runs) {
+        return Launch(name, grid, stream, SoftmaxKernel<T, runs.value>,
+                      static_cast<const T*>(x), static_cast<T*>(y), shape, log,
+                      whole);
+      },
+      HasRowRuns(shape.n));
 }
 
 template <typename T>

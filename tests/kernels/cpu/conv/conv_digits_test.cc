@@ -82,19 +82,30 @@ TEST_CASE("gradients of filters keep the digits of very many pixels") {
   }
 }
 
-TEST_CASE("gradients of filters keep the digits of a long row of pixels") {
-  constexpr int64_t kColumns = 262'144;
+// Of a row of pixels, or a column.
+void CheckFilterGradOfLine(bool column) {
+  constexpr int64_t kPixels = 262'144;
   for (const int64_t in : {4, 1}) {  // of a group
     const int64_t groups = in == 4 ? 2 : 4, channels = in * groups;
-    Convolution conv({1, 1, kColumns, channels}, {1, 3, in, channels},
-                     {.groups = groups});
+    Convolution conv(
+        column ? Shape{1, kPixels, 1, channels}
+               : Shape{1, 1, kPixels, channels},
+        column ? Shape{3, 1, in, channels} : Shape{1, 3, in, channels},
+        {.groups = groups});
     // The first tap and the last are beside the image once.
     conv.CheckFilterGrad(0.1F, 1, [&](int64_t i) {
-      const int64_t column = i / (in * channels);
-      return static_cast<double>(kColumns - (column == 1 ? 0 : 1)) *
-             double{0.1F};
+      const int64_t tap = i / (in * channels);
+      return static_cast<double>(kPixels - (tap == 1 ? 0 : 1)) * double{0.1F};
     });
   }
+}
+
+TEST_CASE("gradients of filters keep the digits of a long row of pixels") {
+  CheckFilterGradOfLine(/*column=*/false);
+}
+
+TEST_CASE("gradients of filters keep the digits of a long column of pixels") {
+  CheckFilterGradOfLine(/*column=*/true);
 }
 
 TEST_CASE(

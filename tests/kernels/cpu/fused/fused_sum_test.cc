@@ -1,6 +1,8 @@
-// Sums of fused programs where there is nothing to sum; op_table_test has the
-// others.
+// Sums of fused programs where there is nothing to sum, or very much;
+// op_table_test has the others.
 #include <doctest/doctest.h>
+
+#include <cmath>
 
 #include "tests/support/kernel_run.h"
 
@@ -34,6 +36,42 @@ TEST_CASE(
         CAPTURE(def->provider);
         const Tensor sums = testing::RunKernel(*def, spec, inputs)[1];
         for (int64_t i = 0; i < 3; ++i) CHECK(sums.At(i) == 0);
+      }
+    }
+  }
+}
+
+// The input repeats, so that there is no large tensor.
+TEST_CASE("a sum of very many elements keeps their digits") {
+  constexpr int64_t kRows = int64_t{1} << 27, kColumns = 2;
+  struct Case {
+    const char* sum;
+    Shape shape, result;
+    double limit;  // a piece's own sums of columns lose some
+  };
+  for (const Case& c : {Case{"trailing", {kRows * kColumns}, {}, 2e-6},
+                        Case{"leading", {kRows, kColumns}, {kColumns}, 5e-6}}) {
+    KernelSpec spec;
+    spec.op = "FusedSum";
+    spec.node = "sum";
+    spec.inputs = {TensorType{DType::kFloat32, {}}};
+    spec.outputs = {TensorType{DType::kFloat32, c.result}};
+    spec.attrs.Set("program", std::string("Neg(0)"));
+    spec.attrs.Set("outputs", std::vector<int64_t>{1});
+    spec.attrs.Set("shape", c.shape);
+    spec.attrs.Set("sum", std::string(c.sum));
+    spec.attrs.Set("sum_shape", c.result);
+    spec.attrs.Set("sum_scale", 1.0);
+    const std::vector<Tensor> inputs = {Tensor::Scalar(-0.1F)};
+    const int64_t terms = c.shape.elements() / c.result.elements();
+    const double wanted = static_cast<double>(terms) * double{0.1F};
+    for (const KernelDef* def :
+         KernelTable::Global().FindAll(spec, DeviceType::kCpu)) {
+      CAPTURE(c.sum);
+      CAPTURE(def->provider);
+      const Tensor sums = testing::RunKernel(*def, spec, inputs)[0];
+      for (int64_t i = 0; i < sums.elements(); ++i) {
+        CHECK(std::abs(sums.At(i) / wanted - 1) < c.limit);
       }
     }
   }

@@ -80,6 +80,9 @@ int64_t Launches();
 // Launches of captured graphs so far.
 int64_t GraphLaunches();
 
+// The device that was last asked how its work is (cudaStreamQuery); -1: none.
+int QueriedDevice();
+
 // Bytes copied so far: from host memory to a device's or back, each way; and
 // from device to device.
 struct CopiedBytes {

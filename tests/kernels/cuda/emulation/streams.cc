@@ -71,6 +71,7 @@ namespace sluice::cuda::emulation {
 namespace {
 
 int64_t graph_launches = 0;
+int queried_device = -1;
 // Captures are of one thread (cudaStreamCaptureModeThreadLocal).
 thread_local int captures = 0;
 
@@ -144,6 +145,11 @@ int64_t GraphLaunches() {
   return graph_launches;
 }
 
+int QueriedDevice() {
+  const Lock lock;
+  return queried_device;
+}
+
 cudaError_t Add(cudaStream_t stream, Work work) {
   const Lock lock;
   if (stream == nullptr) {
@@ -199,6 +205,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return emulation::TakeFailure();
 }
 cudaError_t cudaStreamQuery(cudaStream_t) {
+  const Lock lock;
+  emulation::queried_device = emulation::CurrentDevice();
   SLUICE_MAY_FAIL();
   return cudaSuccess;
 }

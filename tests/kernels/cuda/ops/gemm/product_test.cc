@@ -157,6 +157,31 @@ TEST_CASE("the products of a batch by one call, or a call for each offset") {
   CHECK(all.outer.size() == 1);
 }
 
+TEST_CASE("a batch that a call cannot count is not served, others are whole") {
+  constexpr int64_t kMany = (int64_t{1} << 31) + 2;
+  const auto batch_of = [](const Shape& a, const Shape& b) {
+    KernelSpec spec{.op = "BatchMatMul"};
+    spec.attrs.Set("transpose_a", false);
+    spec.attrs.Set("transpose_b", false);
+    spec.inputs = {{DType::kFloat32, a}, {DType::kFloat32, b}};
+    spec.outputs = {{DType::kFloat32, b}};
+    return ProductShapeOf(spec);
+  };
+  CHECK(!BatchesAreServed(batch_of({kMany, 1, 1}, {kMany, 1, 1})));
+  CHECK(!BatchesAreServed(batch_of({2, 1, 1, 1}, {2, kMany, 1, 1})));
+  // Merged, 2^32.
+  CHECK(!BatchesAreServed(batch_of({4, 1 << 30, 1, 1}, {4, 1 << 30, 1, 1})));
+  for (const ProductShape& shape :
+       {batch_of({1, 1}, {1, 1}), batch_of({4, 7, 1, 1}, {4, 7, 1, 1}),
+        batch_of({3, 1, 1, 1}, {3, kMany - 512, 1, 1}),
+        batch_of({4, 1, 1, 1}, {4, 1 << 30, 1, 1})}) {
+    REQUIRE(BatchesAreServed(shape));
+    const MatMulBatches batches = MatMulBatchesOf(shape);
+    const auto calls = static_cast<int64_t>(batches.outer.size());
+    CHECK(batches.inner * calls == shape.batch.elements);
+  }
+}
+
 TEST_CASE("a long k is cut into parts, and their sums are added in order") {
   const ProductShape shape = {
       .m = 5, .n = 67, .k = 1000, .batch = BroadcastOf({}, {})};

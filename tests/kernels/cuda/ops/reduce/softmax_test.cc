@@ -2,7 +2,9 @@
 // the CPU's; far from 0 against float64 straight from the definitions.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -85,6 +87,23 @@ TEST_CASE("LogSoftmax at any offset") {
       }
     }
   }
+}
+
+TEST_CASE("LogSoftmax of very many classes keeps the digits of each") {
+  const int64_t classes = 1 << 20;
+  Tensor x = Tensor::Full(DType::kFloat32, {1, classes}, std::log(0.1));
+  x.data<float>()[3] = 0;
+  const DeviceBuffer in(x), out(x.bytes());
+  CHECK(FindSoftmax("LogSoftmax", DType::kFloat32)(in.get(), out.get(),
+                                                   {1, classes, 1}, nullptr)
+            .ok());
+  const Tensor y = out.Read(DType::kFloat32, x.shape());
+  const Tensor wanted = testing::LogSoftmaxReference(x);
+  double worst = 0;
+  for (int64_t i = 0; i < classes; ++i) {
+    worst = std::max(worst, std::abs(y.At(i) - wanted.At(i)));
+  }
+  CHECK(worst < 1e-5);
 }
 
 // --- Losses ------------------------------------------------------------------
@@ -192,6 +211,8 @@ TEST_CASE("cross entropy, its gradient and both, dense and sparse") {
   CheckLosses({.rows = 3, .classes = 1001, .smoothing = 0.1});
   CheckLosses({.rows = 70, .classes = 64, .skip = 4});
   CheckLosses({.rows = 5, .classes = 1, .smoothing = 0});
+  // More than a run of terms a thread.
+  CheckLosses({.rows = 1, .classes = 66'000, .smoothing = 0.1});
 }
 
 // Both at once, and the gradient from what the loss keeps.
