@@ -34,6 +34,9 @@ struct Edge {
   std::string name;  // the same at both ends
   // The receiver's: `bytes` is what may come at most.
   bool some = false;
+  // Of the name, for ends that each have cut the step for itself: what the two
+  // compare (HashName of engine/semantics/random.h, the lower half).
+  uint32_t mark = 0;
 };
 
 // A tensor where it is. On an accelerator it is there when the work is done

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "engine/runtime/rendezvous.h"
+#include "engine/semantics/random.h"
 #include "engine/semantics/row_bytes.h"
 
 namespace sluice {
@@ -29,7 +30,7 @@ Status Do(Call call, Exchange& exchange, const Edge& edge,
   return Internal("no such transfer");
 }
 
-class TransferKernel : public Kernel {
+class TransferKernel : public TransferOp {
  public:
   // The view is of the first input, or, of a node without any, the output.
   TransferKernel(const KernelSpec& spec, Call call)
@@ -38,7 +39,9 @@ class TransferKernel : public Kernel {
               .receiver = static_cast<uint64_t>(spec.attrs.Int("receiver")),
               .bytes =
                   (spec.inputs.empty() ? spec.outputs : spec.inputs)[0].bytes(),
-              .name = spec.attrs.String("key")},
+              .name = spec.attrs.String("key"),
+              .mark =
+                  static_cast<uint32_t>(HashName(spec.attrs.String("key")))},
         call_(call),
         of_input_(!spec.inputs.empty()) {}
 
@@ -65,7 +68,7 @@ class TransferKernel : public Kernel {
   std::string_view why_not_captured() const override {
     return "the host takes part in what goes to and comes from other devices";
   }
-  Transfer transfer() const { return {call_, &edge_}; }
+  Transfer transfer() const override { return {call_, &edge_}; }
 
  protected:
   Edge edge_;
@@ -159,7 +162,7 @@ void Add(KernelTable& table, DeviceType device, const char* op, Call call) {
 }  // namespace
 
 Transfer TransferOf(const Kernel& kernel) {
-  const auto* transfer = dynamic_cast<const TransferKernel*>(&kernel);
+  const auto* transfer = dynamic_cast<const TransferOp*>(&kernel);
   return transfer == nullptr ? Transfer() : transfer->transfer();
 }
 

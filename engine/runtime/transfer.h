@@ -19,6 +19,13 @@ struct Transfer {
   Call call = kSendStart;
   const Edge* edge = nullptr;  // the kernel's; null: it is another kernel
 };
+// What these kernels are to others. A program that is linked with the static
+// library has kernels of libsluice.so, which libsluice_cuda.so brings along:
+// another copy of this code, in which a type without linkage is another type.
+class TransferOp : public Kernel {
+ public:
+  virtual Transfer transfer() const = 0;
+};
 Transfer TransferOf(const Kernel& kernel);
 
 void RegisterTransferKernels(KernelTable& table, DeviceType device);

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <limits>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 #include "engine/catch_errors.h"
@@ -126,23 +127,23 @@ Result<TrainingState> FromMetadata(const Metadata& metadata) {
   return state;
 }
 
-// ReadCheckpoint beside whoever saves. One that is replaced or removed while it
-// is read stays readable on a disk, but is kUnavailable in an object store, as
-// where that is away: what has become of it is read instead, or it is
-// kNotFound.
-Result<Checkpoint> ReadBesideSaving(const std::string& path, FileSystem& files,
-                                    const Leave& leave) {
+// What `read` returns of the file, beside whoever saves. One that is replaced
+// or removed while it is read stays readable on a disk, but is kUnavailable in
+// an object store, as where that is away: what has become of it is read
+// instead, or it is kNotFound.
+template <typename Read>
+std::invoke_result_t<const Read&> ReadBesideSaving(const std::string& path,
+                                                   FileSystem& files,
+                                                   const Read& read) {
   for (int attempt = 1;; ++attempt) {
     const Result<std::string> before = files.Version(path);
-    Result<Checkpoint> checkpoint = ReadCheckpoint(path, files, leave);
-    if (checkpoint.status().code() != Code::kUnavailable || !before.ok()) {
-      return checkpoint;
+    auto result = read();
+    if (result.status().code() != Code::kUnavailable || !before.ok()) {
+      return result;
     }
     const Result<std::string> now = files.Version(path);
     if (now.status().code() == Code::kNotFound) return now.status();
-    if (!now.ok() || *now == *before || attempt == kAttempts) {
-      return checkpoint;
-    }
+    if (!now.ok() || *now == *before || attempt == kAttempts) return result;
   }
 }
 
@@ -267,41 +268,56 @@ Result<std::vector<int64_t>> CheckpointManager::Steps() const {
   return steps;
 }
 
+Result<SafetensorsHeader> CheckpointManager::HeaderOf(int64_t step) const {
+  return CatchErrors([&] {
+    const std::string path = PathOf(step);
+    return ReadBesideSaving(
+        path, *files_, [&] { return ReadSafetensorsHeader(path, *files_); });
+  });
+}
+
 Result<std::optional<double>> CheckpointManager::MetricOf(int64_t step) const {
   if (const auto known = metrics_.find(step); known != metrics_.end()) {
     return known->second;
   }
+  SLUICE_ASSIGN_OR_RETURN(const SafetensorsHeader header, HeaderOf(step));
+  const auto state = CatchErrors([&] { return FromMetadata(header.metadata); });
+  if (LacksMemory(state.status())) return state.status();
   std::optional<double> metric;
-  const auto state = CatchErrors([&]() -> Result<TrainingState> {
-    SLUICE_ASSIGN_OR_RETURN(const SafetensorsHeader read,
-                            ReadSafetensorsHeader(PathOf(step), *files_));
-    return FromMetadata(read.metadata);
-  });
-  if (LacksMemory(state.status()) || MayBeReadLater(state.status())) {
-    return state.status();
-  }
   // NaN is no candidate for the best.
   if (state.ok() && state->metric && *state->metric == *state->metric) {
     metric = state->metric;
   }
-  return metrics_[step] = metric;
+  if (lock_ != nullptr) metrics_[step] = metric;
+  return metric;
+}
+
+Result<std::optional<int64_t>> CheckpointManager::BestOf(
+    const std::vector<int64_t>& steps, Status* unread) const {
+  std::optional<int64_t> best;
+  const double sign = options_.higher_is_better ? 1 : -1;
+  double best_value = 0;
+  for (const int64_t step : steps) {
+    const Result<std::optional<double>> metric = MetricOf(step);
+    if (LacksMemory(metric.status())) return metric.status();
+    if (!metric.ok()) {
+      if (unread->ok() || unread->code() == Code::kNotFound) {
+        *unread = metric.status();
+      }
+      continue;
+    }
+    if (*metric && (!best || sign * **metric >= best_value)) {
+      best = step;
+      best_value = sign * **metric;
+    }
+  }
+  return best;
 }
 
 Result<std::optional<int64_t>> CheckpointManager::BestStep() const {
   SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
-  std::optional<int64_t> best;
-  const double sign = options_.higher_is_better ? 1 : -1;
-  double best_value = 0;
-  for (int64_t step : steps) {
-    const Result<std::optional<double>> read = MetricOf(step);
-    if (LacksMemory(read.status())) return read.status();
-    const std::optional<double> metric = read.ok() ? *read : std::nullopt;
-    if (metric && (!best || sign * *metric >= best_value)) {
-      best = step;
-      best_value = sign * *metric;
-    }
-  }
-  return best;
+  Status unread;  // these do not count
+  return BestOf(steps, &unread);
 }
 
 Result<std::string> CheckpointManager::Save(const Checkpoint& checkpoint) {
@@ -320,7 +336,8 @@ Status CheckpointManager::Prune(int64_t saved) {
   const size_t keep = static_cast<size_t>(options_.keep);
   for (size_t i = 0; i + keep < steps.size(); ++i) {
     if (steps[i] == saved || steps[i] == best) continue;
-    if (!MetricOf(steps[i]).ok()) continue;  // it may be the best
+    const Status read = MetricOf(steps[i]).status();
+    if (LacksMemory(read) || MayBeReadLater(read)) continue;  // it may be best
     SLUICE_RETURN_IF_ERROR(files_->Remove(PathOf(steps[i])));
     metrics_.erase(steps[i]);
   }
@@ -339,7 +356,8 @@ CheckpointManager::RestoreNewest(const Leave& leave) const {
     again = false;
     for (auto step = steps.rbegin(); step != steps.rend() && !again; ++step) {
       std::string path = PathOf(*step);
-      auto checkpoint = ReadBesideSaving(path, *files_, leave);
+      auto checkpoint = ReadBesideSaving(
+          path, *files_, [&] { return ReadCheckpoint(path, *files_, leave); });
       if (checkpoint.ok()) {
         return std::optional(Restored{*std::move(checkpoint), std::move(path),
                                       std::move(warnings)});
@@ -371,7 +389,8 @@ CheckpointManager::RestoreNewest(const Leave& leave) const {
 Result<CheckpointManager::Restored> CheckpointManager::RestoreStep(
     int64_t step) const {
   std::string path = PathOf(step);
-  auto checkpoint = ReadBesideSaving(path, *files_, nullptr);
+  auto checkpoint = ReadBesideSaving(
+      path, *files_, [&] { return ReadCheckpoint(path, *files_); });
   if (checkpoint.ok()) {
     return Restored{*std::move(checkpoint), std::move(path), {}};
   }
@@ -386,14 +405,15 @@ Result<CheckpointManager::Restored> CheckpointManager::RestoreStep(
 Result<std::optional<CheckpointManager::Restored>>
 CheckpointManager::RestoreBest() const {
   for (int attempt = 1;; ++attempt) {
-    SLUICE_ASSIGN_OR_RETURN(const auto best, BestStep());
-    // One that cannot be read might be it.
     SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
-    for (const int64_t step : steps) {
-      const Status header =
-          ReadSafetensorsHeader(PathOf(step), *files_).status();
-      if (header.code() != Code::kNotFound) SLUICE_RETURN_IF_ERROR(header);
-    }
+    Status unread;
+    SLUICE_ASSIGN_OR_RETURN(const auto best, BestOf(steps, &unread));
+    // One that cannot be read might be it.
+    if (unread.code() != Code::kNotFound) SLUICE_RETURN_IF_ERROR(unread);
+    SLUICE_ASSIGN_OR_RETURN(const auto now, Steps());
+    // So might one that was saved meanwhile, for which another was removed.
+    const bool others = !unread.ok() || now != steps;
+    if (others && attempt < kAttempts) continue;
     if (!best) return std::optional<Restored>();
     auto restored = RestoreStep(*best);
     const bool gone = restored.status().code() == Code::kNotFound;

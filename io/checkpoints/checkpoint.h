@@ -113,7 +113,9 @@ class CheckpointManager {
       const Leave& leave = nullptr) const;
 
   // One of them: kNotFound, listing the steps there are, where it is none;
-  // kDataLoss where it is damaged. And that of BestStep, nullopt without any.
+  // kDataLoss where it is damaged. And that of BestStep, nullopt without any,
+  // also where others are saved and removed meanwhile; an error where one
+  // cannot be read, which might be it.
   Result<Restored> RestoreStep(int64_t step) const;
   Result<std::optional<Restored>> RestoreBest() const;
 
@@ -123,6 +125,9 @@ class CheckpointManager {
   // read; nullopt without any.
   Result<std::optional<int64_t>> BestStep() const;
   std::string PathOf(int64_t step) const;
+  // Errors of ReadSafetensorsHeader. Where the file is replaced while it is
+  // read, that of the one in its place; kNotFound where it is removed.
+  Result<SafetensorsHeader> HeaderOf(int64_t step) const;
 
   // Moves all checkpoints to a new sub-folder ("previous-1", ...), for a run
   // that starts anew, and with them those that there are of the files `beside`,
@@ -134,8 +139,12 @@ class CheckpointManager {
   CheckpointManager(std::string directory, Options options);
   // Removes what is not kept; `saved` always is.
   Status Prune(int64_t saved);
-  // None of a damaged one. Errors where the file may be read another time.
+  // Errors of HeaderOf.
   Result<std::optional<double>> MetricOf(int64_t step) const;
+  // BestStep among these. `unread` is why some could not be read; kNotFound if
+  // they are there no more, and for no other reason.
+  Result<std::optional<int64_t>> BestOf(const std::vector<int64_t>& steps,
+                                        Status* unread) const;
 
   Status CheckSaves() const;
 
@@ -143,8 +152,8 @@ class CheckpointManager {
   FileSystem* files_;
   std::string directory_;
   std::unique_ptr<FileLock> lock_;  // null: for reading
-  // Metrics read so far; a file's metric never changes unless Save replaces
-  // it.
+  // Metrics read so far, where no one else saves: a file's never changes unless
+  // Save replaces it.
   mutable std::map<int64_t, std::optional<double>> metrics_;
 };
 

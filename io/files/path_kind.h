@@ -22,8 +22,8 @@ Result<PathKind> KindOf(const std::string& path);
 // Whether it is a folder. Errors as KindOf.
 Result<bool> IsFolder(const std::string& path);
 
-// Bytes of each file, -1 of what is none or may not be read. Throws Error for a
-// server that does not answer.
+// Bytes of each file, -1 of what is none or may not be read, or whose server
+// does not say it. Throws Error for a server that does not answer.
 std::vector<int64_t> SizesOf(const std::vector<std::string>& paths);
 
 }  // namespace sluice

@@ -106,7 +106,8 @@ class Iterator {
 
   // Goes to the first element of the next epoch, whatever was left of this one.
   // That yields what the next pass of a Repeat in its place would: what is
-  // random draws anew. kDataLoss where this one had no element.
+  // random draws anew. kDataLoss where this one had no element. Where the next
+  // one cannot be begun the position stays in this one.
   Status NextEpoch();
   int64_t epoch() const { return static_cast<int64_t>(epoch_); }
   int64_t consumed() const { return consumed_; }  // elements, in the epoch
@@ -140,7 +141,7 @@ class Iterator {
   int64_t consumed_ = 0;       // elements, in the epoch
   int64_t passed_over_ = 0;    // bad examples before and within them
   Example no_rows_;            // what a share of no examples is, once one came
-  Status error_;               // that Next returned
+  Status error_;               // of Next, or of the begin of an epoch
   std::vector<int64_t> mark_;  // before it, where positions are no counts
 };
 

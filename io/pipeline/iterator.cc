@@ -158,7 +158,22 @@ Status Iterator::NextEpoch() {
   if (consumed_ == 0) {
     return DataLoss(fmt::format("the dataset is empty in epoch {}", epoch_));
   }
-  return GoToBegin(epoch_ + 1);
+  const uint64_t epoch = epoch_;
+  const int64_t consumed = consumed_, passed_over = passed_over_;
+  Mark end;
+  SLUICE_RETURN_IF_ERROR(CatchErrors([&] {
+    if (!node_->counted()) stream_->Save(&end);
+  }));
+  const Status begun = GoToBegin(epoch + 1);
+  if (!begun.ok()) {
+    // A stream that has not begun has no place. Whoever is restored at the end
+    // of this epoch begins the next one once more.
+    mark_ = std::move(end);
+    epoch_ = epoch;
+    consumed_ = consumed;
+    passed_over_ = passed_over;
+  }
+  return begun;
 }
 
 void Iterator::AddTensors(Example* empty_share) {

@@ -65,8 +65,9 @@ Result<std::unique_ptr<ReadableFile>> WebFiles::OpenRead(
 Result<size_t> WebFiles::Size(const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(const ObjectVersion version, reader_.Head(path));
   if (version.size != ObjectVersion::kUnknownSize) return version.size;
-  return Unavailable(
-      fmt::format("cannot read '{}': its size is unknown", WithoutQuery(path)));
+  return Unimplemented(
+      fmt::format("cannot tell the size of '{}': the server does not say it",
+                  WithoutQuery(path)));
 }
 
 Result<std::string> WebFiles::Version(const std::string& path) {

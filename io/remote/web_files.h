@@ -33,8 +33,8 @@ class WebReader : public ObjectReader {
 };
 
 // Changes are kUnavailable, as on a disk that is read-only; listing is
-// kUnimplemented. The client and the clock
-// outlive it, and it outlives its files.
+// kUnimplemented, and so is the size of what has no stated length. The client
+// and the clock outlive it, and it outlives its files.
 class WebFiles : public FileSystem {
  public:
   explicit WebFiles(HttpClient& client, Clock& clock = Clock::System(),

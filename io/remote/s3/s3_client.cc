@@ -23,8 +23,11 @@ bool IsRegion(std::string_view text) {
   });
 }
 
-bool HaveExpired(const HttpResponse& refusal) {
+// For credentials that have expired. The answer to a HEAD has no body, so no
+// code.
+bool MayHaveExpired(const HttpResponse& refusal) {
   const std::string code = ParseS3Error(refusal.body).code;
+  if (code.empty()) return refusal.status == 400 || refusal.status == 403;
   return code == "ExpiredToken" || code == "TokenRefreshRequired" ||
          code == "InvalidToken";
 }
@@ -72,15 +75,15 @@ Result<S3Settings> S3Client::SettingsFor(const std::string& bucket) {
 
 bool S3Client::LearnFrom(const HttpResponse& refusal, const std::string& bucket,
                          const S3Settings& used) {
-  if (HaveExpired(refusal)) {
+  if (used.credentials && MayHaveExpired(refusal)) {
     MutexLock lock(mutex_);
     auto settings = LoadS3Settings(environment_);
-    if (!settings.ok() || !settings->credentials || !used.credentials) {
-      return false;
+    if (settings.ok() && settings->credentials &&
+        settings->credentials->session_token !=
+            used.credentials->session_token) {
+      settings_ = *std::move(settings);
+      return true;
     }
-    settings_ = *std::move(settings);
-    return settings_->credentials->session_token !=
-           used.credentials->session_token;
   }
   const std::string region(refusal.Header("x-amz-bucket-region"));
   if (!IsRegion(region) || !used.endpoint.empty() || region == used.region) {

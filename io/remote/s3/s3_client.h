@@ -33,10 +33,10 @@ struct S3Request {
 };
 
 // Thread-safe. Paths are "s3://bucket/key". The settings are read at the first
-// request, and again where the server says that the credentials have expired:
-// their errors are those of each request, as kUnavailable, until they are
-// mended. A bucket of Amazon's that is in another region than the settings say
-// is asked there.
+// request, and again where the server says that the credentials have expired,
+// or refuses without saying why: their errors are those of each request, as
+// kUnavailable, until they are mended. A bucket of Amazon's that is in another
+// region than the settings say is asked there.
 class S3Client : public ObjectReader {
  public:
   // Whether an object may be changed; asked before each try.

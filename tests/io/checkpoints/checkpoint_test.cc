@@ -238,6 +238,27 @@ TEST_CASE("the newest is the one that another was removed for meanwhile") {
   CHECK(*saving.Steps() == Steps{100, 600});
 }
 
+TEST_CASE("the best is the one that another was removed for meanwhile") {
+  BusyFiles files;
+  CheckpointManager saving = Open(files, 1);
+  CHECK(saving.Save(Make(100, 0.9)).ok());
+  CHECK(saving.Save(Make(500, 0.5)).ok());
+  const CheckpointManager reading =
+      CheckpointManager::ForReading("run", {.files = &files});
+  files.act = [&] { CHECK(saving.Save(Make(600, 0.95)).ok()); };
+  files.awaited = saving.PathOf(100);
+  const auto restored = *reading.RestoreBest();
+  CHECK(files.awaited.empty());
+  CHECK(*saving.Steps() == Steps{600});
+  REQUIRE(restored.has_value());
+  CHECK(restored->checkpoint.state.step == 600);
+  // One of a step that was saved before it was evaluated, again.
+  CHECK(saving.Save(Make(700)).ok());
+  CHECK(*reading.BestStep() == 600);
+  CHECK(saving.Save(Make(700, 0.97)).ok());
+  CHECK(*reading.BestStep() == 700);
+}
+
 TEST_CASE("lower may be better, and a step may be saved again") {
   FaultFileSystem files;
   CheckpointManager manager = Open(files, 1, false);

@@ -1,7 +1,9 @@
 // Iterators that go from epoch to epoch: against a Repeat in their place.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -89,6 +91,39 @@ TEST_CASE("an epoch of less than one batch has begun all the same") {
   CHECK(Read(&none).empty());
   ThrowIfError(none.Restore(none.SavePosition()));
   CHECK(none.NextEpoch().code() == Code::kDataLoss);
+}
+
+TEST_CASE("an epoch that cannot be begun is begun by who goes on") {
+  for (const bool counted : {false, true}) {
+    CAPTURE(counted);
+    const auto fails = std::make_shared<std::atomic<bool>>(true);
+    Dataset numbers = datasets::FromGenerator([fails](uint64_t epoch) {
+      if (epoch == 1 && fails->exchange(false)) {
+        throw Error(Code::kUnavailable, "no file");
+      }
+      const auto from = static_cast<int64_t>(10 * epoch);
+      return std::make_unique<testing::CountUp>(from, from + 5);
+    });
+    if (!counted) {
+      numbers = numbers.Filter(
+          [](const Example& e) { return testing::ValueOf(e) % 5 != 1; });
+    }
+    numbers = numbers.Shuffle(3, 7);
+    Iterator iterator = numbers.MakeIterator();
+    Values got = Read(&iterator);
+    for (int i = 0; i < 2; ++i) {
+      CHECK(iterator.NextEpoch().message() == "no file");
+    }
+    Iterator later = numbers.MakeIterator();
+    const Status restored = later.Restore(iterator.SavePosition());
+    REQUIRE_MESSAGE(restored.ok(), restored.message());
+    while (later.epoch() < 2) {
+      const Values rest = Read(&later);
+      got.insert(got.end(), rest.begin(), rest.end());
+      ThrowIfError(later.NextEpoch());
+    }
+    CHECK(got == Read(numbers.Repeat(2)));
+  }
 }
 
 TEST_CASE("an error stays, and positions without an epoch are of the first") {

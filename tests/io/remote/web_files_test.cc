@@ -144,6 +144,12 @@ TEST_CASE("web: a server without ranges gives whole files alone") {
       });
       CHECK(*f.files.Read(f.Url()) == f.body);
       CHECK(*f.files.ReadPrefix(f.Url(), 50) == f.body.substr(0, 50));
+      const auto stated = f.files.Size(f.Url());
+      if (length || size == 0) {
+        CHECK(*stated == size);
+      } else {
+        CHECK(stated.status().code() == Code::kUnimplemented);
+      }
       const auto file = f.files.OpenRead(f.Url());
       if (size <= 100) {
         REQUIRE(file.ok());

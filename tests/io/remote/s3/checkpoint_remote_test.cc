@@ -2,10 +2,13 @@
 #if defined(SLUICE_HAVE_CURL) && defined(SLUICE_HAVE_CRYPTO) && \
     defined(SLUICE_HAVE_EXPAT)
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -21,22 +24,22 @@ namespace {
 using testing::Contains;
 
 // Of many blocks, and of which save it is, so that no two are the same.
-Checkpoint Make(int64_t step, double save) {
+Checkpoint Make(int64_t step, double save, std::optional<double> metric) {
   Checkpoint checkpoint;
   checkpoint.state.step = step;
+  checkpoint.state.metric = metric;
   checkpoint.tensors = {
       {"weights", Tensor::Full(DType::kFloat32, {40, 50}, save)}};
   return checkpoint;
 }
 
 // A training that saves in a store, and who reads there through a client of
-// its own: once, in front of the first part behind a file's head, `meanwhile`
-// happens.
+// its own: once, in front of the first part behind the head of the file of step
+// `awaited`, `meanwhile` happens.
 struct Training {
   testing::RemoteFiles bucket;
-  CheckpointManager saves =
-      CheckpointManager::Open("s3://b/run", {.keep = 1, .files = &bucket.files})
-          .ValueOrThrow();
+  CheckpointManager saves;
+  int64_t awaited = 1;
   std::function<void()> meanwhile;
   std::atomic<bool> happened = false;
   testing::AnsweringClient client;
@@ -45,19 +48,26 @@ struct Training {
   CheckpointManager reads =
       CheckpointManager::ForReading("s3://b/run", {.files = &files});
 
-  explicit Training(std::function<void(Training&)> then)
-      : meanwhile([this, then = std::move(then)] { then(*this); }) {
+  explicit Training(std::function<void(Training&)> then, int keep = 1)
+      : saves(CheckpointManager::Open("s3://b/run",
+                                      {.keep = keep, .files = &bucket.files})
+                  .ValueOrThrow()),
+        meanwhile([this, then = std::move(then)] { then(*this); }) {
     client.answer = [this](const remote::HttpRequest& request) {
-      const bool part = std::any_of(
-          request.headers.begin(), request.headers.end(),
-          [](const auto& header) { return header.first == "if-match"; });
+      const bool part =
+          request.url.find(fmt::format("checkpoint-{}.", awaited)) !=
+              std::string::npos &&
+          std::any_of(
+              request.headers.begin(), request.headers.end(),
+              [](const auto& header) { return header.first == "if-match"; });
       if (part && !happened.exchange(true)) meanwhile();
       return bucket.client->Send(request);
     };
     Save(1, 1);
   }
-  void Save(int64_t step, double save) {
-    CHECK(saves.Save(Make(step, save)).ok());
+  void Save(int64_t step, double save,
+            std::optional<double> metric = std::nullopt) {
+    CHECK(saves.Save(Make(step, save, metric)).ok());
   }
 };
 
@@ -100,6 +110,36 @@ TEST_CASE("of one that is removed while it is read the newer one is read") {
   CHECK(read.code() == Code::kNotFound);
   CHECK(Contains(read.message(), "no checkpoint of step 1"));
   CHECK(Contains(read.message(), "only of: 2"));
+}
+
+TEST_CASE("the best is judged by what takes its place while it is read") {
+  Training training([](Training& self) { self.Save(2, 2, 0.9); }, /*keep=*/2);
+  training.Save(1, 1, 0.5);
+  training.Save(2, 1, 0.9);
+  training.awaited = 2;
+  const auto read = training.reads.RestoreBest();
+  REQUIRE_MESSAGE(read.ok(), read.status().message());
+  REQUIRE(read->has_value());
+  CHECK(training.happened.load());
+  CHECK((*read)->checkpoint.state.step == 2);
+  CHECK(SaveOf(**read) == 2);
+}
+
+TEST_CASE("a header that is replaced or removed while it is read") {
+  {
+    Training training([](Training& self) { self.Save(1, 2); });
+    const std::string path = training.reads.PathOf(1);
+    const auto before = ReadSafetensorsHeader(path, training.bucket.files);
+    const auto header = training.reads.HeaderOf(1);
+    REQUIRE_MESSAGE(header.ok(), header.status().message());
+    CHECK(training.happened.load());
+    CHECK(header->checksum != before->checksum);
+    CHECK(header->checksum ==
+          ReadSafetensorsHeader(path, training.bucket.files)->checksum);
+  }
+  Training training([](Training& self) { self.Save(2, 2); });
+  CHECK(training.reads.HeaderOf(1).status().code() == Code::kNotFound);
+  CHECK(training.happened.load());
 }
 
 TEST_CASE("a store that fails in the middle of one is an error as before") {

@@ -30,17 +30,21 @@ bool Names(const HttpRequest& request, std::string_view header,
                      });
 }
 
+// The good one, but for the session token "old" until that is `renewed`.
+Environment OldUntil(const bool& renewed, const Environment& good) {
+  return [&renewed, good](const char* name) -> std::optional<std::string> {
+    const bool old = name == std::string_view("AWS_SESSION_TOKEN") && !renewed;
+    return old ? "old" : good(name);
+  };
+}
+
 TEST_CASE("s3: credentials that another request has renewed serve all") {
   RemoteFiles remote;
   remote.store.Put("k", "bytes");
-  const Environment good = remote.store.environment();
   bool renewed = false;
   AnsweringClient http;
   Retrier retrier(http, remote.clock, {});
-  S3Client client(retrier, [&](const char* name) -> std::optional<std::string> {
-    const bool old = name == std::string_view("AWS_SESSION_TOKEN") && !renewed;
-    return old ? "old" : good(name);
-  });
+  S3Client client(retrier, OldUntil(renewed, remote.store.environment()));
   const auto read = [&] {
     return client.Get("s3://b/k", 0, 5, nullptr, nullptr);
   };
@@ -59,6 +63,34 @@ TEST_CASE("s3: credentials that another request has renewed serve all") {
   CHECK(renewed);
   REQUIRE_MESSAGE(piece.ok(), piece.status().message());
   CHECK(piece->bytes == "bytes");
+}
+
+TEST_CASE("s3: that credentials have expired is noticed by a HEAD, too") {
+  for (const int status : {400, 403}) {
+    CAPTURE(status);
+    RemoteFiles remote;
+    remote.store.Put("k", "bytes");
+    bool renewed = false;
+    AnsweringClient http;
+    Retrier retrier(http, remote.clock, {});
+    S3Client client(retrier, OldUntil(renewed, remote.store.environment()));
+    int refused = 0;
+    http.answer = [&](const HttpRequest& request) -> Result<HttpResponse> {
+      if (!Names(request, "x-amz-security-token", "old")) {
+        return remote.client->Send(request);
+      }
+      ++refused;
+      return HttpResponse{.status = status};  // without a body, as to each HEAD
+    };
+    // While there are no others another try would be for nothing.
+    CHECK_FALSE(client.Head("s3://b/k").ok());
+    CHECK(refused == 1);
+    renewed = true;
+    const auto version = client.Head("s3://b/k");
+    CHECK(refused == 2);
+    REQUIRE_MESSAGE(version.ok(), version.status().message());
+    CHECK(version->size == 5);
+  }
 }
 
 TEST_CASE("s3: a region that another request was told of serves all") {
