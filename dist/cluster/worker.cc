@@ -23,7 +23,9 @@ namespace sluice::dist {
 namespace {
 
 constexpr std::chrono::milliseconds kReach = std::chrono::seconds(10);
-constexpr size_t kMostSessions = 256;
+// Sessions of one master, and of all: a training on parameter servers has up to
+// two, and of workers there are up to 4096.
+constexpr size_t kMostOfMaster = 256, kMostSessions = 8192;
 constexpr int64_t kMostRuns = 64;  // at a time, of one session
 
 }  // namespace
@@ -188,13 +190,22 @@ class Worker::Impl final : public Task::Service {
       answer["descriptions"].Add(device.ToText());
     }
     MutexLock lock(mutex_);
-    if (sessions_.size() >= kMostSessions) {
-      return ResourceExhausted("too many sessions");
-    }
+    SLUICE_RETURN_IF_ERROR(CheckRoom(*from));
     answer["session"] = ++last_session_;
     if (tracer_ != nullptr) session->SetObserver(&trace_);
     sessions_[last_session_] = {from.get(), from->peer(), std::move(session)};
     return Message{answer.Text(), {}};
+  }
+
+  // For one session more.
+  Status CheckRoom(const Link& master) const REQUIRES(mutex_) {
+    const auto own = static_cast<size_t>(std::count_if(
+        sessions_.begin(), sessions_.end(),
+        [&](const auto& entry) { return entry.second.master == &master; }));
+    if (own < kMostOfMaster && sessions_.size() < kMostSessions) return {};
+    return ResourceExhausted(fmt::format(
+        "{} has {} sessions here, all masters {}: at most {} and {}",
+        master.peer(), own, sessions_.size(), kMostOfMaster, kMostSessions));
   }
 
   Result<Message> Close(const Task::LinkPtr& from, uint64_t number) {

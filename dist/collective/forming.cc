@@ -53,10 +53,6 @@ Status CheckAlike(const Hello& own, const Hello& other) {
                   RankName(own.rank, own.size), NameOf(own.all_reduce)));
 }
 
-int Copy(const Socket& socket) {
-  return fcntl(socket.descriptor(), F_DUPFD_CLOEXEC, 0);
-}
-
 // One process, while it joins.
 class Forming {
  public:
@@ -479,15 +475,12 @@ Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options,
                   options.note);
   SLUICE_ASSIGN_OR_RETURN(
       Links links, forming.Run(std::move(listener), options.all_reduce, times));
+  // Some may connect still, for whom the others wait from here on: where one of
+  // those ends it is this membership that hears it.
+  links.CutThen();
   Status shared = ShareMemory(info, options, deadline, &links);
   if (!shared.ok()) return links.Fail(std::move(shared));
-  std::vector<Descriptor> cut;
-  for (const std::vector<Wire>* wires : {&links.to, &links.from}) {
-    for (const Wire& wire : *wires) {
-      if (wire.data.connected()) cut.emplace_back(Copy(wire.data));
-    }
-  }
-  links.membership->CutThen(std::move(cut));
+  links.CutThen();  // where memory is shared, data's sockets are others
   return links;
 }
 

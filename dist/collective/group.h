@@ -2,6 +2,7 @@
 #ifndef SLUICE_DIST_COLLECTIVE_GROUP_H_
 #define SLUICE_DIST_COLLECTIVE_GROUP_H_
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -63,6 +64,10 @@ class Group final : public Collective {
   int size() const override { return size_; }
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }
+  // How many hosts its processes are on.
+  int hosts() const {
+    return std::max(1, static_cast<int>(links_.plan.leaders().size()));
+  }
   // This process's, as the others reach it.
   const std::string& address() const { return links_.address; }
 

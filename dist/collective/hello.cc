@@ -8,26 +8,18 @@
 #include <cstring>
 #include <utility>
 
+#include "dist/collective/places.h"
 #include "dist/net/little_endian.h"
 
 namespace sluice::dist {
 namespace {
 
-constexpr size_t kToken = 64, kVersion = 32, kAddress = 64, kNode = 64;
+constexpr size_t kToken = 64, kVersion = 32, kNode = 64;
 constexpr size_t kPayload = kHelloBytes - kFrameBytes;
 constexpr size_t kMaxWaiting = 16;
 constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(2);
 constexpr char kIt[] = "it";
 constexpr std::chrono::milliseconds kBetweenLines = std::chrono::seconds(1);
-
-void PutText(const std::string& text, size_t size, std::byte* to) {
-  std::memcpy(to, text.data(), std::min(text.size(), size));
-}
-std::string TakeText(const std::byte* from, size_t size) {
-  std::string text(reinterpret_cast<const char*>(from), size);
-  text.resize(std::min(text.find('\0'), size));
-  return text;
-}
 
 // In a time that does not tell how much of it is right.
 bool SameToken(const std::string& a, const std::string& b) {
@@ -50,12 +42,12 @@ std::string_view WithoutIt(std::string_view text) {
 
 Result<HelloPacket> EncodeHello(const Hello& hello) {
   if (hello.token.size() > kToken || hello.version.size() > kVersion ||
-      hello.address.size() > kAddress || hello.node.size() > kNode) {
+      hello.address.size() > kAddressBytes || hello.node.size() > kNode) {
     return InvalidArgument(fmt::format(
         "a token of {} bytes, a version of {}, an address of {} and a host's "
         "name of {}: at most {}, {}, {} and {}",
         hello.token.size(), hello.version.size(), hello.address.size(),
-        hello.node.size(), kToken, kVersion, kAddress, kNode));
+        hello.node.size(), kToken, kVersion, kAddressBytes, kNode));
   }
   HelloPacket packet{};
   Frame frame;
@@ -66,15 +58,15 @@ Result<HelloPacket> EncodeHello(const Hello& hello) {
   frame.count = static_cast<uint64_t>(hello.size);
   frame.bytes = kPayload;
   Encode(frame, std::span(packet).first<kFrameBytes>());
-  std::byte* const payload = packet.data() + kFrameBytes;
-  PutText(hello.token, kToken, payload);
-  PutText(hello.version, kVersion, payload + 64);
-  PutText(hello.address, kAddress, payload + 96);
-  std::byte* at = payload + 160;
+  std::byte* at = packet.data() + kFrameBytes;
+  PutText(hello.token, kToken, &at);
+  PutText(hello.version, kVersion, &at);
+  PutText(hello.address, kAddressBytes, &at);
   Put(static_cast<uint32_t>(hello.port), &at);
-  payload[164] = static_cast<std::byte>(hello.lane);
-  payload[165] = static_cast<std::byte>(hello.all_reduce);
-  PutText(hello.node, kNode, payload + 168);
+  Put(static_cast<uint8_t>(hello.lane), &at);
+  Put(static_cast<uint8_t>(hello.all_reduce), &at);
+  Put(uint16_t{0}, &at);
+  PutText(hello.node, kNode, &at);
   return packet;
 }
 
@@ -85,25 +77,25 @@ Result<Hello> DecodeHello(const HelloPacket& packet) {
       frame.count > INT32_MAX) {
     return DataLoss("no hello");
   }
-  const std::byte* const payload = packet.data() + kFrameBytes;
+  const std::byte* at = packet.data() + kFrameBytes;
   Hello hello;
   hello.rank = frame.rank;
   hello.epoch = frame.epoch;
   hello.group = frame.key;
   hello.size = static_cast<int>(frame.count);
-  hello.token = TakeText(payload, kToken);
-  hello.version = TakeText(payload + 64, kVersion);
-  hello.address = TakeText(payload + 96, kAddress);
-  const std::byte* at = payload + 160;
+  hello.token = TakeText(kToken, &at);
+  hello.version = TakeText(kVersion, &at);
+  hello.address = TakeText(kAddressBytes, &at);
   const auto port = Take<uint32_t>(&at);
-  hello.lane = static_cast<Lane>(payload[164]);
-  hello.all_reduce = static_cast<Algorithm>(payload[165]);
+  hello.lane = static_cast<Lane>(Take<uint8_t>(&at));
+  hello.all_reduce = static_cast<Algorithm>(Take<uint8_t>(&at));
+  (void)Take<uint16_t>(&at);  // zeros
   if (port > 65535 || hello.lane > Lane::kTask ||
       hello.all_reduce > Algorithm::kHierarchical) {
     return DataLoss("a hello that makes no sense");
   }
   hello.port = static_cast<int>(port);
-  hello.node = TakeText(payload + 168, kNode);
+  hello.node = TakeText(kNode, &at);
   return hello;
 }
 

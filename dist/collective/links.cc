@@ -1,5 +1,6 @@
 #include "dist/collective/links.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "dist/net/descriptor.h"
 #include "dist/net/stream.h"
 
 namespace sluice::dist {
@@ -121,6 +123,17 @@ std::vector<const Socket*> Links::Pulses() const {
     }
   }
   return pulses;
+}
+
+void Links::CutThen() {
+  std::vector<Descriptor> cut;
+  for (const std::vector<Wire>* wires : {&to, &from}) {
+    for (const Wire& wire : *wires) {
+      if (!wire.data.connected()) continue;
+      cut.emplace_back(fcntl(wire.data.descriptor(), F_DUPFD_CLOEXEC, 0));
+    }
+  }
+  membership->CutThen(std::move(cut));
 }
 
 void Links::Leave(const Status& error) {

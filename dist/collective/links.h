@@ -60,6 +60,10 @@ struct Links {
   // Of all that there are.
   std::vector<const Socket*> Pulses() const;
 
+  // When the membership's end is decided, the data's sockets that there are now
+  // are shut down: who waits for one does no more. Requires a membership.
+  void CutThen();
+
   // Tells the coordinator of this rank's error and closes all. Where it is only
   // that a neighbour has closed or is silent, what the coordinator decides
   // becomes this rank's error. Returns the error.

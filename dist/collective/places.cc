@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "dist/net/frame.h"
 #include "dist/net/little_endian.h"
@@ -12,7 +11,6 @@
 namespace sluice::dist {
 namespace {
 
-constexpr size_t kAddressBytes = 64;
 constexpr uint32_t kLastPort = 65535;
 constexpr uint32_t kLastHost = 65535;  // there are fewer
 
@@ -22,9 +20,7 @@ std::vector<std::byte> Encoded(const std::vector<Place>& places) {
   std::vector<std::byte> bytes(places.size() * kPlaceBytes);
   std::byte* at = bytes.data();
   for (const Place& place : places) {
-    std::memcpy(at, place.address.data(),
-                std::min(place.address.size(), kAddressBytes));
-    at += kAddressBytes;
+    PutText(place.address, kAddressBytes, &at);
     Put(static_cast<uint32_t>(place.port), &at);
     Put(static_cast<uint32_t>(place.host), &at);
   }
@@ -39,9 +35,7 @@ Result<std::vector<Place>> PlacesOf(std::span<const std::byte> bytes) {
   std::vector<Place> places(bytes.size() / kPlaceBytes);
   const std::byte* at = bytes.data();
   for (Place& place : places) {
-    place.address.assign(reinterpret_cast<const char*>(at), kAddressBytes);
-    place.address.resize(std::min(place.address.find('\0'), kAddressBytes));
-    at += kAddressBytes;
+    place.address = TakeText(kAddressBytes, &at);
     const auto port = Take<uint32_t>(&at), host = Take<uint32_t>(&at);
     if (port > kLastPort || host > kLastHost) {
       return DataLoss(fmt::format("a place at port {} of host {}", port, host));

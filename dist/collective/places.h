@@ -21,9 +21,11 @@ struct Place {
   int host = 0;
 };
 
-// One in a frame of peers: 64 bytes of address, padded with zeros, and 4 each
-// of port and host, little-endian.
-inline constexpr size_t kPlaceBytes = 72;
+// Of an address in any frame: a text padded with zeros.
+inline constexpr size_t kAddressBytes = 64;
+// One in a frame of peers: the address, and 4 bytes each of port and host,
+// little-endian.
+inline constexpr size_t kPlaceBytes = kAddressBytes + 8;
 std::vector<std::byte> Encoded(const std::vector<Place>& places);
 // Of any bytes: kDataLoss where they are none, or a port or a host's number is
 // none.

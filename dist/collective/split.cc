@@ -3,20 +3,20 @@
 // the group that is split.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "dist/collective/group.h"
+#include "dist/collective/places.h"
+#include "dist/membership/rank_name.h"
 #include "dist/net/little_endian.h"
 #include "engine/caught.h"
 
@@ -24,14 +24,13 @@ namespace sluice::dist {
 namespace {
 
 // What each rank tells all: 4 bytes each of colour, key and port,
-// little-endian, and 64 of address, padded with zeros.
+// little-endian, and the address.
 struct Seat {
   int color = 0, key = 0;
   int port = 0;  // where it listens
   std::string address;
 };
-constexpr size_t kSeatAddress = 64;
-constexpr size_t kSeatBytes = 3 * sizeof(uint32_t) + kSeatAddress;
+constexpr size_t kSeatBytes = 3 * sizeof(uint32_t) + kAddressBytes;
 
 std::array<std::byte, kSeatBytes> Encode(const Seat& seat) {
   std::array<std::byte, kSeatBytes> bytes{};
@@ -39,8 +38,7 @@ std::array<std::byte, kSeatBytes> Encode(const Seat& seat) {
   for (const int field : {seat.color, seat.key, seat.port}) {
     Put(static_cast<uint32_t>(field), &at);
   }
-  std::memcpy(at, seat.address.data(),
-              std::min(seat.address.size(), kSeatAddress));
+  PutText(seat.address, kAddressBytes, &at);
   return bytes;
 }
 
@@ -49,8 +47,7 @@ Seat DecodeSeat(const std::byte* at) {
   for (int* field : {&seat.color, &seat.key, &seat.port}) {
     *field = static_cast<int>(Take<uint32_t>(&at));
   }
-  seat.address.assign(reinterpret_cast<const char*>(at), kSeatAddress);
-  seat.address.resize(std::min(seat.address.find('\0'), kSeatAddress));
+  seat.address = TakeText(kAddressBytes, &at);
   return seat;
 }
 
@@ -138,9 +135,7 @@ Result<std::unique_ptr<Group>> Group::FormPart(std::string_view name, int color,
                                       hosts[static_cast<size_t>(rank_)]);
     info.node = seats[static_cast<size_t>(first_here - hosts.begin())].address;
   }
-  const std::string whose =
-      fmt::format("group '{}' of ranks {} of {}", name,
-                  fmt::join(info.job_ranks, ", "), info.job_size);
+  const std::string whose = SubgroupName(name, info.job_ranks, info.job_size);
   info.group += "/" + whose;
   GroupOptions options = options_;
   options.may_join_again = false;

@@ -7,10 +7,11 @@
 
 namespace sluice::dist {
 
-Status CheckTextLength(std::string_view what, int rank, int64_t length) {
-  if (length >= 0 && length <= kMostText) return {};
+Status CheckTextLength(std::string_view what, int rank, int64_t length,
+                       int64_t most) {
+  if (length >= 0 && length <= most) return {};
   return DataLoss(fmt::format("{} of rank {}: {} bytes, of at most {}", what,
-                              rank, length, kMostText));
+                              rank, length, most));
 }
 
 Result<std::vector<std::string>> GatherTexts(Collective& group,

@@ -14,10 +14,11 @@
 namespace SLUICE_INTERNAL sluice {
 namespace dist {
 
-// Of one rank's, in bytes: a trace of some steps is tens of megabytes.
+// Of one rank's, in bytes, where all have those of all.
 inline constexpr int64_t kMostText = int64_t{1} << 28;
 // kDataLoss where no text is so long, as another rank says that its is.
-Status CheckTextLength(std::string_view what, int rank, int64_t length);
+Status CheckTextLength(std::string_view what, int rank, int64_t length,
+                       int64_t most = kMostText);
 
 // By rank. Waits for the others, two collectives long.
 Result<std::vector<std::string>> GatherTexts(Collective& group,

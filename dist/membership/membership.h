@@ -88,7 +88,8 @@ class Membership {
   Membership& operator=(const Membership&) = delete;
 
   // When an end has been decided, these are shut down, so that who waits for
-  // them does no more: copies of the descriptors, which stay valid.
+  // them does no more, in place of those of the last call: copies of the
+  // descriptors, which stay valid.
   void CutThen(std::vector<Descriptor> cut) EXCLUDES(mutex_);
   // This rank is in a collective, its `run`th; until it says that it is not.
   void Enters(uint64_t run, std::string_view collective) EXCLUDES(mutex_);

@@ -1,4 +1,4 @@
-// How a rank is named in messages.
+// How ranks and their groups are named in messages.
 #ifndef SLUICE_DIST_MEMBERSHIP_RANK_NAME_H_
 #define SLUICE_DIST_MEMBERSHIP_RANK_NAME_H_
 
@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sluice::dist {
@@ -20,6 +21,13 @@ template <typename Int>
 std::string RankNames(const std::vector<Int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
                      fmt::join(ranks, ", "));
+}
+
+// A part of a job of `size`: "group 'rows' of ranks 0, 1 of 4"
+inline std::string SubgroupName(std::string_view name,
+                                const std::vector<int>& ranks, int size) {
+  return fmt::format("group '{}' of ranks {} of {}", name,
+                     fmt::join(ranks, ", "), size);
 }
 
 }  // namespace sluice::dist

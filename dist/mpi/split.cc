@@ -1,11 +1,11 @@
 // Parts of a job that is together through MPI.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "dist/membership/rank_name.h"
 #include "dist/mpi/mpi_group.h"
 #include "engine/caught.h"
 
@@ -55,8 +55,7 @@ Result<std::unique_ptr<MpiGroup>> MpiGroup::FormPart(std::string_view name,
   return std::unique_ptr<MpiGroup>(
       new MpiGroup(calls_, place,
                    {owner_.job_rank, owner_.job_size,
-                    fmt::format("group '{}' of ranks {} of {}", name,
-                                fmt::join(ranks, ", "), owner_.job_size)},
+                    SubgroupName(name, ranks, owner_.job_size)},
                    options_));
 }
 

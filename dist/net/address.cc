@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -65,6 +66,17 @@ Result<std::vector<Address>> Resolve(const std::string& host, int port) {
   return addresses;
 }
 
+const Address& ToListenAt(const std::vector<Address>& addresses) {
+  // A loopback address may be there beside one that others reach.
+  const bool here = IsLoopback(addresses.front());
+  const auto four = std::find_if(
+      addresses.begin(), addresses.end(), [here](const Address& address) {
+        return address.storage.ss_family == AF_INET &&
+               (here || !IsLoopback(address));
+      });
+  return four == addresses.end() ? addresses.front() : *four;
+}
+
 Result<Address> LocalAddressOf(int descriptor) {
   return EndOf(descriptor, getsockname);
 }
@@ -106,11 +118,12 @@ Status CheckNamesHost(const std::string& host) {
   if (Ask(host, 0, AI_NUMERICHOST).second == 0) return {};
   SLUICE_ASSIGN_OR_RETURN(const std::vector<Address> addresses,
                           Resolve(host, 0));
-  if (!IsLoopback(addresses[0])) return {};
+  const Address& listens = ToListenAt(addresses);
+  if (!IsLoopback(listens)) return {};
   return FailedPrecondition(fmt::format(
       "'{}' is {} on that host, where no other host can reach it: name it by "
       "its address, or mend its /etc/hosts",
-      host, HostOf(addresses[0])));
+      host, HostOf(listens)));
 }
 
 std::string HostAndPort(const std::string& host, int port) {

@@ -30,6 +30,9 @@ struct Address {
 // is asked of the system, for as long as that takes; numbers are not. kNotFound
 // where there is no such host.
 Result<std::vector<Address>> Resolve(const std::string& host, int port);
+// Of those of a host, at least one, where to listen: the first of IPv4, which
+// every host of a job has where one of them has; of IPv6 where there is none.
+const Address& ToListenAt(const std::vector<Address>& addresses);
 
 // Of one end of a socket.
 Result<Address> LocalAddressOf(int descriptor);

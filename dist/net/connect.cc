@@ -142,8 +142,8 @@ Result<Socket> Socket::Connect(const std::string& host, int port,
 Result<Listener> Listener::Open(const std::string& address, int port) {
   SLUICE_ASSIGN_OR_RETURN(const std::vector<Address> addresses,
                           Resolve(address, port));
-  const Address& first = addresses[0];
-  Descriptor socket = NewSocket(first);
+  const Address& at = ToListenAt(addresses);
+  Descriptor socket = NewSocket(at);
   // A job that is begun anew finds connections of the last one at its port, and
   // both must allow it. Before bind(2) the system may choose one that is used.
   const int on = 1;
@@ -151,7 +151,7 @@ Result<Listener> Listener::Open(const std::string& address, int port) {
     setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   };
   if (port != 0) allow();
-  if (socket.get() < 0 || bind(socket.get(), first.get(), first.size) < 0) {
+  if (socket.get() < 0 || bind(socket.get(), at.get(), at.size) < 0) {
     return CannotListen(port == 0 ? address : HostAndPort(address, port));
   }
   if (port == 0) allow();

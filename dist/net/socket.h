@@ -96,7 +96,8 @@ Status Exchange(Socket& to, std::span<const Bytes> out, Socket& from,
 class Listener {
  public:
   // On a port, or one of the system's choice. "127.0.0.1" is for this host
-  // alone. A port that a process that is gone has used can be had at once.
+  // alone; of a name's addresses it is that of ToListenAt. A port that a
+  // process that is gone has used can be had at once.
   static Result<Listener> Open(const std::string& address, int port = 0);
   // On any other port where that one is not to be had, which `note`, that may
   // be empty, is told in a line.

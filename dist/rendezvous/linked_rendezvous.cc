@@ -13,7 +13,8 @@ namespace sluice::dist {
 namespace {
 
 // Runs that others speak of before a part here has joined: as many as can be
-// under way, and some that were aborted and are over.
+// under way, and some that were aborted and are over. Looked through when there
+// are twice as many, of which most have begun by then.
 constexpr size_t kMostEarly = 1024;
 constexpr size_t kMostText = 2048;  // of an abort
 // Devices, also those that are gone as long as there are few: runs that need
@@ -230,14 +231,39 @@ Status LinkedRendezvous::Take(Link& link, const Frame& frame) {
     return DataLoss(fmt::format("{} has sent a frame of {} with {} bytes",
                                 link.peer(), NameOf(frame.kind), frame.bytes));
   }
-  // The oldest that nobody has joined is given up.
-  MutexLock lock(mutex_);
-  while (early_.size() > kMostEarly) {
-    const auto oldest = runs_.find(early_.front());
-    if (oldest != runs_.end() && !oldest->second->begun()) runs_.erase(oldest);
-    early_.pop_front();
-  }
+  GiveUpOldest();
   return {};
+}
+
+void LinkedRendezvous::GiveUpOldest() {
+  std::vector<RunPtr> given_up;
+  {
+    MutexLock lock(mutex_);
+    if (early_.size() <= 2 * kMostEarly) return;
+    std::deque<Id> kept;
+    for (auto id = early_.rbegin(); id != early_.rend(); ++id) {
+      const auto found = runs_.find(*id);
+      if (found == runs_.end()) continue;
+      // By who may be about to begin it. Nobody else finds it meanwhile.
+      const bool held = found->second.use_count() > 1;
+      if (found->second->begun()) continue;
+      if (held || kept.size() < kMostEarly) {
+        kept.push_front(*id);
+      } else {
+        given_up.push_back(std::move(found->second));
+        runs_.erase(found);
+      }
+    }
+    early_ = std::move(kept);
+  }
+  // Who wants something of them waits for it.
+  for (const RunPtr& run : given_up) {
+    run->Abort(
+        ResourceExhausted(fmt::format("run {} was given up: it has not begun "
+                                      "here, and {} later ones have not either",
+                                      run->key().run, kMostEarly)),
+        nullptr);
+  }
 }
 
 void LinkedRendezvous::Ended(Link& link, const Status& why) {

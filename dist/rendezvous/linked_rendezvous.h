@@ -41,8 +41,8 @@
 
 namespace sluice::dist {
 
-// What a want says of the edge's name: 31 bits, which differ where tasks that
-// each have cut a step for itself do not mean the same one.
+// What a want says of the edge's name: 31 bits of its mark, which differ where
+// tasks that each have cut a step for itself do not mean the same one.
 int MarkOf(const Edge& edge);
 
 // Who is told that a run's receive, or send, has waited so long for a task that
@@ -57,7 +57,9 @@ struct StallNotes {
 // parts of this task. Accelerators that send to or receive from other tasks are
 // those of AddDevices. An abort reaches every task that has a part in the run,
 // as far as this one has dealings with it, and so on; the end of a link aborts
-// the runs that need it with an error that names the peer.
+// the runs that need it with an error that names the peer. Of runs that others
+// speak of and nobody here has begun the newest are remembered, a thousand at
+// least; older ones are aborted.
 class LinkedRendezvous final : public Rendezvous {
  public:
   // Told, without locks, of aborts that come from other tasks.
@@ -112,6 +114,7 @@ class LinkedRendezvous final : public Rendezvous {
   RunPtr FindOrBegin(const RunKey& key) REQUIRES(mutex_);
   void AbortFrom(const RunKey& key, const Status& status, const Link* origin);
   void EraseIfOver(const RunPtr& run);
+  void GiveUpOldest() EXCLUDES(mutex_);
 
   LocalRendezvous local_;
   const Told told_;
@@ -122,7 +125,8 @@ class LinkedRendezvous final : public Rendezvous {
   uint64_t epoch_ GUARDED_BY(mutex_);
   uint64_t last_run_ GUARDED_BY(mutex_);
   std::map<Id, RunPtr> runs_ GUARDED_BY(mutex_);
-  // Those that nobody has joined, or not when they were begun; oldest first.
+  // Those that nobody had joined when others spoke of them first, the oldest
+  // first; also those that have begun since, or are over, until many are there.
   std::deque<Id> early_ GUARDED_BY(mutex_);
   // The last Look, and for how long this process has run by then.
   TimePoint looked_ GUARDED_BY(mutex_);

@@ -14,7 +14,7 @@ std::string_view NodeOf(std::string_view edge_name) {
 }
 
 int MarkOf(const Edge& edge) {
-  return static_cast<int>(Key(edge.name) & 0x7fffffff);
+  return static_cast<int>(edge.mark & 0x7fffffff);
 }
 
 LinkedRendezvous::Run::Slot* LinkedRendezvous::Run::SlotOf(uint64_t number) {
@@ -152,6 +152,7 @@ bool LinkedRendezvous::Run::Abort(const Status& status, const Link* origin) {
     aborted_.store(true);
     for (int i = 0; i < edges_; ++i) Wake(slots_[i]);
     changed_.NotifyAll();
+    for (const auto& [number, want] : early_) (void)Use(want.by);
     used = used_;
     if (local_ != nullptr && left_ < parts_) owner_.local_.Abort(key_, status);
   }

@@ -25,26 +25,16 @@ double NumberOf(const Output& output) {
   return value != nullptr && value->elements() == 1 ? value->At(0) : kNone;
 }
 
+// Who has an output of a node as an operand.
+using Users = std::unordered_map<const Node*, std::vector<Node*>>;
+
 // How a variable is in what is computed of it.
 class Reading {
  public:
-  // Of what `value` needs; `order` is that of its graph.
-  Reading(const std::vector<Node*>& order, const Output& variable,
-          const Output& value)
+  Reading(const Users& users, const Output& variable, const Output& value)
       : variable_(variable) {
-    const auto needed = Needed({&value.node()});
-    for (Node* node : order) {
-      if (!needed.contains(node)) continue;
-      const auto& inputs = node->inputs();
-      if (std::count(inputs.begin(), inputs.end(), variable) > 0) {
-        readers_.push_back(node);
-        dependents_.insert(node);
-      } else if (std::any_of(
-                     inputs.begin(), inputs.end(),
-                     [&](const Output& input) { return IsOf(input); })) {
-        dependents_.insert(node);
-      }
-    }
+    FindDependents(users);
+    FindReaders(value);
   }
 
   // Who reads it; none where the value is not of it.
@@ -84,6 +74,35 @@ class Reading {
     return value == variable_ || dependents_.contains(&value.node());
   }
 
+  void FindDependents(const Users& users) {
+    std::vector<const Node*> open = {&variable_.node()};
+    while (!open.empty()) {
+      const auto found = users.find(open.back());
+      open.pop_back();
+      if (found == users.end()) continue;
+      for (const Node* user : found->second) {
+        if (dependents_.insert(user).second) open.push_back(user);
+      }
+    }
+  }
+
+  // Of the dependents those that the value is of, too.
+  void FindReaders(const Output& value) {
+    std::unordered_set<const Node*> seen;
+    std::vector<Node*> open = {&value.node()};
+    while (!open.empty()) {
+      Node* const node = open.back();
+      open.pop_back();
+      if (!dependents_.contains(node) || !seen.insert(node).second) continue;
+      bool reads = false;
+      for (const Output& input : node->inputs()) {
+        reads = reads || input == variable_;
+        open.push_back(&input.node());
+      }
+      if (reads) readers_.push_back(node);
+    }
+  }
+
   const Output variable_;
   std::vector<Node*> readers_;
   std::unordered_set<const Node*> dependents_;
@@ -106,26 +125,32 @@ struct Move {
 
 class Finder {
  public:
-  explicit Finder(const Graph& graph) : order_(graph.TopologicalOrder()) {
-    for (const Node* node : order_) {
+  explicit Finder(const Operation& train) {
+    const std::vector<Node*> order = train.node().graph().TopologicalOrder();
+    for (Node* node : order) {
+      for (const Output& input : node->inputs()) {
+        users_[&input.node()].push_back(node);
+      }
       if (node->IsInitializer()) continue;
       for (int i = 0; i < node->mutates(); ++i) {
         ++writes_[&node->input(i).node()];
       }
     }
+    const auto needed = Needed({&train.node()});
+    for (Node* node : order) {
+      if (needed.contains(node)) Visit(*node);
+    }
   }
 
-  // In an update or a group of them; each once.
+  const std::vector<Move>& moves() const { return moves_; }
+
+ private:
   void Visit(Node& node) {
-    if (!seen_.insert(&node).second) return;
-    if (node.Is("NoOp")) {
-      for (Node* member : node.control_inputs()) Visit(*member);
-    }
     if (!node.Is("Assign") || node.attrs().Int("first_row") >= 0) return;
     const Output& variable = node.input(0);
     const bool only = writes_[&variable.node()] == 1;
     if (!IsFloating(variable.dtype()) || !only) return;
-    const Reading reading(order_, variable, node.input(1));
+    const Reading reading(users_, variable, node.input(1));
     const std::vector<Node*>& readers = reading.readers();
     const double factor = reading.FactorIn(node.input(1));
     if (readers.empty() || factor == 0 || std::isnan(factor)) return;
@@ -133,12 +158,8 @@ class Finder {
     moves_.push_back({&node, readers, factor});
   }
 
-  const std::vector<Move>& moves() const { return moves_; }
-
- private:
-  const std::vector<Node*> order_;
+  Users users_;
   std::unordered_map<const Node*, int> writes_;  // of a variable, but its first
-  std::unordered_set<const Node*> seen_;
   std::vector<Move> moves_;
 };
 
@@ -184,9 +205,8 @@ void Rewrite(const Move& move) {
 
 }  // namespace
 
-void MakeUpdatesAdditive(Graph& graph) {
-  Finder finder(graph);
-  for (const Operation& update : graph.updates()) finder.Visit(update.node());
+void MakeUpdatesAdditive(const Operation& train) {
+  const Finder finder(train);
   for (const Move& move : finder.moves()) Rewrite(move);
 }
 

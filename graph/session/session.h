@@ -52,8 +52,10 @@ struct SessionOptions {
   bool deterministic = false;  // the same bits for any number of threads
   ExecutorMode executor = ExecutorMode::kAuto;
   Precision precision = Precision::kFloat32;
-  bool simplify = true;  // constant folding, common subexpressions, ...
-  bool fuse = true;      // several nodes in one; see passes::Fuse
+  // Identities, common subexpressions, batch normalisation of frozen models
+  // folded into weights. Constants are folded in any case.
+  bool simplify = true;
+  bool fuse = true;  // several nodes in one; see passes::Fuse
   // Whether, on a GPU, convolutions in float16 also sum what they make for the
   // batch normalisation behind them, which then reads it once less. Not yet
   // measured. See passes::FuseStatistics.
@@ -241,7 +243,7 @@ class Session {
   // Variables by handle. Writing checks dtype and shape and copies; reading
   // copies, into the memory of `value` where that is of the variable's type, so
   // that tensors which share it see it. Throws Error for uninitialised or
-  // unknown ones.
+  // unknown ones, and where another session has made it of another type.
   Tensor Read(const Output& variable) const;
   void Read(const Output& variable, Tensor* value) const;
   void Write(const Output& variable, const Tensor& value);

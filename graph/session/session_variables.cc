@@ -1,6 +1,8 @@
 // A session's variables, from outside its steps.
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "engine/allocate.h"
 #include "graph/session/session_state.h"
 
@@ -31,7 +33,20 @@ void Session::Read(const Output& variable, Tensor* value) const {
     return ReadRows(variable, 0, value);
   }
   if (const std::string far = impl_->FarHomeOf(variable); !far.empty()) {
-    *value = impl_->cluster->Read(far, variable.node().origin()).ValueOrThrow();
+    const Tensor there =
+        impl_->cluster->Read(far, variable.node().origin()).ValueOrThrow();
+    // By another master's graph it may be of any.
+    if (TensorTypeOf(there) != variable.type()) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("variable '{}' is {} in the graph, {} on {}",
+                              variable.name(), variable.type().ToString(),
+                              TensorTypeOf(there).ToString(), far));
+    }
+    if (TensorTypeOf(*value) != variable.type()) {
+      *value = there;
+    } else if (there.bytes() > 0) {
+      std::memcpy(value->raw(), there.raw(), there.bytes());
+    }
     return;
   }
   const OwnTurn turn(*impl_);

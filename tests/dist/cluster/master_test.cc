@@ -86,6 +86,40 @@ TEST_CASE("variables live with their worker, for all masters") {
   CHECK(session.Read(small.v).At(3) == 9);
 }
 
+TEST_CASE("a far variable is read into the memory of what has its type") {
+  const Watchdog watchdog;
+  const Workers workers(2, Transport::kTcp);
+  const SmallCut small;
+  Session session(small.graph, small.Options(workers.Master()));
+  session.Write(small.v, Tensor::Array<float>({4}, {5, 6, 7, 8}));
+  Tensor value(DType::kFloat32, {4});
+  const Tensor same = value;
+  session.Read(small.v, &value);
+  CHECK(same.At(3) == 8);
+  CHECK(value.At(3) == 8);
+  Tensor other(DType::kFloat32, {2, 2});
+  session.Read(small.v, &other);
+  CHECK(other.BitEqual(same));
+}
+
+TEST_CASE("a variable that another master's graph made is of its type") {
+  const Watchdog watchdog;
+  const Workers workers(2, Transport::kTcp);
+  const SmallCut small;
+  Session session(small.graph, small.Options(workers.Master()));
+  session.Initialize();
+  Graph graph;
+  Output v;
+  {
+    const DeviceScope there(graph, CpuOf(0));
+    v = graph.Variable("v", Zeros({3}));
+  }
+  const Session second(graph, small.Options(workers.Master()));
+  const std::string error = ErrorOf([&] { second.Read(v); });
+  CHECK(Contains(error, "float32[3] in the graph"));
+  CHECK(Contains(error, "float32[4] on " + CpuOf(0)));
+}
+
 TEST_CASE("a worker that ends is an error that names it, and may come back") {
   const Watchdog watchdog;
   for (const Transport transport : {Transport::kTcp, Transport::kShared}) {

@@ -9,14 +9,18 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/dist/cluster/small_cut.h"
 #include "tests/dist/cluster/workers.h"
 #include "tests/dist/collective/ranks.h"
+#include "tests/support/error_text.h"
 
 namespace sluice::dist::testing {
 namespace {
+
+using sluice::testing::Contains;
 
 // Calls, right and wrong, with any body.
 std::vector<std::byte> SomeCall(std::mt19937& random) {
@@ -95,6 +99,40 @@ TEST_CASE("a member that makes no sense ends its own link, and nothing else") {
   }
   MESSAGE(ended << " of 150 links ended");
   CHECK(ended > 30);
+}
+
+TEST_CASE("a worker has so many sessions of each master") {
+  const Watchdog watchdog;
+  const Workers workers(1, Transport::kTcp);
+  Task first(OptionsOf("first", Transport::kTcp), nullptr, nullptr);
+  Task second(OptionsOf("second", Transport::kTcp), nullptr, nullptr);
+  const auto open = [&](Task& master, const std::string& call, int times) {
+    const Task::LinkPtr link =
+        master.Reach(workers.addresses()[0], After(std::chrono::seconds(5)))
+            .ValueOrThrow();
+    const Message message = {call, {}};
+    Status status;
+    for (int i = 0; i < times && status.ok(); ++i) {
+      status = master.Call(link, message).status();
+    }
+    return status;
+  };
+  const std::string call =
+      R"({"call": "open", "devices": ["/job:worker/task:0/cpu:0"], )"
+      R"("runs": 1, "container": ""})";
+  CHECK(open(first, call, 256).ok());
+  CHECK(open(second, call, 256).ok());
+  for (const auto& [master, name] :
+       {std::pair(&first, "first"), std::pair(&second, "second")}) {
+    const Status full = open(*master, call, 1);
+    CHECK(full.code() == Code::kResourceExhausted);
+    CHECK(Contains(full.message(),
+                   std::string(name) +
+                       " has 256 sessions here, all masters 512: at most 256"));
+  }
+  CHECK(open(second, R"({"call": "close", "session": 300})", 1).ok());
+  CHECK(open(second, call, 1).ok());
+  CHECK_FALSE(open(first, call, 1).ok());
 }
 
 // Has been asked, and does not answer before it may.

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,10 @@ TEST_CASE("each way is the sum or mean, the same bits on every rank") {
     GroupOptions options;
     options.overlap = job % 2 == 0 ? Overlap::kOn : Overlap::kOff;
     Groups groups = JoinOn(hosts, algorithm, WiresOf(random()), options);
+    const std::set<int> different(hosts.begin(), hosts.end());
+    for (const auto& group : groups) {
+      CHECK(group->hosts() == static_cast<int>(different.size()));
+    }
     // One after another, and in two parts of any ranks at the same time.
     std::vector<Sum> sums, in_part;
     for (int i = 0; i < 8; ++i) sums.push_back(RandomSum(size, random));

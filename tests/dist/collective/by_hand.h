@@ -52,6 +52,12 @@ class ByHand {
     std::vector<std::byte> places(frame.bytes);
     ThrowIfError(control_.Receive(places, Limit()));
   }
+  // That rank 0 has connected to all that it is to: its coordinator's first
+  // beat.
+  void HearCoordinator() {
+    std::byte first{};
+    ThrowIfError(control_.Receive({&first, 1}, Limit()));
+  }
   // As when its process dies.
   void Close() {
     control_ = Socket();

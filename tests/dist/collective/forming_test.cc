@@ -83,6 +83,35 @@ TEST_CASE("one that dies behind its hello is named by all, at once") {
   }
 }
 
+// Rank 0, to which that one has no connection, waits for others by then, which
+// wait for that one.
+TEST_CASE("one that dies when rank 0 is through is named by all, at once") {
+  for (const bool encrypted : {false, true}) {
+    if (encrypted && !HasTls()) continue;
+    const Watchdog watchdog;
+    CAPTURE(encrypted);
+    constexpr int kSize = 8, kLost = 5;
+    const std::vector<LaunchInfo> infos = LaunchOf(kSize, encrypted);
+    ByHand hand(infos[kLost]);
+    Joining joining(infos);
+    for (int rank = 0; rank < kSize; ++rank) {
+      if (rank != kLost) joining.Start(rank);
+    }
+    hand.SayHello();
+    hand.HearPlaces();
+    hand.HearCoordinator();
+    hand.Close();
+    const std::vector<Status>& statuses = joining.Join();
+    for (int rank = 0; rank < kSize; ++rank) {
+      if (rank == kLost) continue;
+      const Status& status = statuses[static_cast<size_t>(rank)];
+      CAPTURE(rank);
+      CHECK(status.code() == Code::kUnavailable);
+      CHECK(Contains(status.message(), RankName(kLost, kSize)));
+    }
+  }
+}
+
 // As a pod of Kubernetes' is.
 TEST_CASE("one that is started again while others are missing is let in") {
   for (const bool encrypted : {false, true}) {

@@ -403,6 +403,24 @@ TEST_CASE("a name that others shall reach is not the loopback's") {
   }
 }
 
+// Not every host of a job need have IPv6.
+TEST_CASE("of a name with both kinds of addresses it is IPv4 that listens") {
+  const auto at = [](const std::vector<std::string>& hosts) {
+    std::vector<Address> addresses;
+    for (const std::string& host : hosts) {
+      addresses.push_back(Resolve(host, 4000).ValueOrThrow().front());
+    }
+    return HostOf(ToListenAt(addresses));
+  };
+  CHECK(at({"::1", "127.0.0.1"}) == "127.0.0.1");
+  CHECK(at({"127.0.0.1", "::1"}) == "127.0.0.1");
+  CHECK(at({"::1"}) == "::1");
+  CHECK(at({"10.0.0.2", "10.0.0.1"}) == "10.0.0.2");
+  const Listener named = Listener::Open("localhost").ValueOrThrow();
+  const Address own = LocalAddressOf(named.descriptor()).ValueOrThrow();
+  CHECK(HostOf(own).starts_with("127."));
+}
+
 TEST_CASE("descriptors are private, unbuffered, and closed with their owner") {
   int descriptors[2];
   {

@@ -47,16 +47,6 @@ size_t SentBytes(const Edge& edge, uint32_t seed) {
                    : edge.bytes;
 }
 
-Status Send(sluice::Exchange& run, const Edge& edge, const void* data) {
-  const DeviceView view{const_cast<void*>(data)};
-  SLUICE_RETURN_IF_ERROR(run.StartSend(edge, view));
-  return run.WaitSent(edge, view);
-}
-Status Receive(sluice::Exchange& run, const Edge& edge, void* data) {
-  SLUICE_RETURN_IF_ERROR(run.StartReceive(edge, {data}));
-  return run.WaitReceived(edge, {data});
-}
-
 TEST_CASE("what is sent arrives, whoever comes first") {
   const Watchdog watchdog;
   for (const bool shared : {false, true}) {
@@ -174,25 +164,6 @@ TEST_CASE("many edges both ways, some runs aborted anywhere") {
   CHECK(ended >= Rounds(60));
 }
 
-TEST_CASE("an abort reaches a task whose part joins later") {
-  const Watchdog watchdog;
-  Pair tasks(false);
-  const RunKey key = tasks.one.rendezvous->NewRun();
-  sluice::Exchange& run = **tasks.one.rendezvous->Join(key, 2, 1, kNever);
-  std::byte data{};
-  const Edge edge = EdgeOf(0, 1, /*to_other=*/false);
-  CHECK(run.StartReceive(edge, {&data}).ok());
-  tasks.one.rendezvous->Abort(key, Cancelled("enough"));
-  CHECK(run.WaitReceived(edge, {&data}).message() == "enough");
-  tasks.one.rendezvous->Leave(key);
-  while (tasks.other.rendezvous->runs() == 0) std::this_thread::yield();
-  sluice::Exchange& late = **tasks.other.rendezvous->Join(key, 2, 1, kNever);
-  const Edge never = EdgeOf(1, 1);
-  CHECK(late.StartReceive(never, {&data}).ok());
-  CHECK(late.WaitReceived(never, {&data}).message() == "enough");
-  tasks.other.rendezvous->Leave(key);
-}
-
 TEST_CASE("the end of a task ends what needs it, by name, and nothing else") {
   const Watchdog watchdog;
   for (const bool shared : {false, true}) {
@@ -277,6 +248,7 @@ TEST_CASE("a want by another name than the edge's is an error") {
   const Edge edge = EdgeOf(0, 100);
   Edge other = edge;
   other.name = "another";
+  other.mark = static_cast<uint32_t>(Key(other.name));
   sluice::Exchange& run = **mine.Join(key, 1, 1, kNever);
   actor.Say(actor.About(FrameKind::kWant, key, other));
   std::vector<std::byte> data(100);
@@ -288,41 +260,6 @@ TEST_CASE("a want by another name than the edge's is an error") {
         "another one there");
   mine.Leave(key);
   CHECK(actor.task->link->status().ok());  // the rest of the link is sound
-}
-
-// One that comes before the run has begun here.
-TEST_CASE("an early want for an edge that the step has not is an error") {
-  const Watchdog watchdog;
-  Pair tasks(false);
-  LinkedRendezvous& mine = *tasks.one.rendezvous;
-  LinkedRendezvous& theirs = *tasks.other.rendezvous;
-  const RunKey key = mine.NewRun(), next = mine.NewRun();
-  const Edge edge = EdgeOf(1, 1), sound = EdgeOf(0, 1);
-  const std::byte sent{7};
-  std::byte never{}, data{};
-  sluice::Exchange& run = **theirs.Join(key, 2, 1, kNever);
-  CHECK(run.StartReceive(edge, {&never}).ok());
-  // It has been heard when what is behind it has.
-  sluice::Exchange& behind = **theirs.Join(next, 1, 1, kNever);
-  CHECK(behind.StartReceive(sound, {&data}).ok());
-  while (mine.runs() < 2) std::this_thread::yield();
-  for (int part = 0; part < 2; ++part) {
-    CAPTURE(part);
-    const Status status = mine.Join(key, 1, 2, kNever).status();
-    CHECK(status.code() == Code::kFailedPrecondition);
-    CHECK(status.message() ==
-          "this task and other run different steps: edge 1 is wanted of 1 "
-          "here");
-    mine.Abort(key, status);  // as the step does
-  }
-  // Both hear of it, and no other run is ended.
-  CHECK(run.WaitReceived(edge, {&never}).code() == Code::kFailedPrecondition);
-  theirs.Leave(key);
-  CHECK(Send(**mine.Join(next, 1, 1, kNever), sound, &sent).ok());
-  CHECK(behind.WaitReceived(sound, {&data}).ok());
-  CHECK(data == sent);
-  mine.Leave(next);
-  theirs.Leave(next);
 }
 
 TEST_CASE("of an edge of which some may come, more is an error") {
@@ -391,48 +328,6 @@ TEST_CASE("whatever frames come, it ends in time and harms nothing") {
     ended += !actor.task->link->status().ok();
   }
   CHECK(ended > Rounds(50));
-}
-
-TEST_CASE("wants of runs that have not begun have a most") {
-  const Watchdog watchdog;
-  constexpr uint64_t kMost = uint64_t{1} << 20;
-  Actor actor(std::chrono::seconds(20));
-  LinkedRendezvous& mine = *actor.task->rendezvous;
-  const RunKey key = mine.NewRun();
-  const auto say = [&](uint64_t begin, uint64_t end) {
-    std::vector<std::byte> frames((end - begin) * kFrameBytes);
-    Frame frame = actor.About(FrameKind::kWant, key, EdgeOf(0, 1));
-    for (uint64_t i = begin; i < end; ++i) {
-      // Half of them of the next run.
-      frame.run = key.run + i % 2;
-      frame.count = i / 2;
-      Encode(frame, std::span(frames)
-                        .subspan((i - begin) * kFrameBytes)
-                        .first<kFrameBytes>());
-    }
-    CHECK(actor.out.Send(Bytes(frames), After(std::chrono::seconds(40))).ok());
-  };
-  say(0, kMost);
-  // The last has been heard when what is behind it has.
-  Frame abort = actor.About(FrameKind::kAbort, key, EdgeOf(0, 1));
-  abort.run = key.run + 5;
-  abort.count = 1;
-  actor.Say(abort);
-  while (mine.runs() < 3) std::this_thread::yield();
-  CHECK(actor.task->link->status().ToString() == "ok");
-  say(kMost, kMost + 1);
-  abort.run = key.run + 6;
-  actor.Say(abort);
-  while (mine.runs() < 4) std::this_thread::yield();
-  // That run has ended, the other has not.
-  constexpr int kEdges = kMost / 2 + 1;
-  sluice::Exchange& ended = **mine.Join(key, kEdges, 1, kNever);
-  std::byte data{};
-  CHECK(Receive(ended, EdgeOf(0, 1, false), &data).code() ==
-        Code::kResourceExhausted);
-  sluice::Exchange& sound =
-      **mine.Join({key.epoch, key.run + 1}, kEdges, 1, kNever);
-  CHECK(Send(sound, EdgeOf(0, 1), &data).ok());
 }
 
 TEST_CASE("ways to devices have a most") {

@@ -17,6 +17,8 @@
 #include "dist/net/frame.h"
 #include "dist/rendezvous/link.h"
 #include "dist/rendezvous/linked_rendezvous.h"
+#include "engine/runtime/rendezvous.h"
+#include "engine/status.h"
 #include "engine/thread_annotations.h"
 
 namespace sluice::dist::testing {
@@ -57,8 +59,20 @@ inline BothEnds Connect(bool shared) {
 inline constexpr uint64_t kOne = 11, kOther = 22;  // incarnations
 
 inline Edge EdgeOf(int number, size_t bytes, bool to_other = true) {
-  return {number, to_other ? kOne : kOther, to_other ? kOther : kOne, bytes,
-          "e" + std::to_string(number)};
+  Edge edge = {number, to_other ? kOne : kOther, to_other ? kOther : kOne,
+               bytes, "e" + std::to_string(number)};
+  edge.mark = static_cast<uint32_t>(Key(edge.name));
+  return edge;
+}
+
+inline Status Send(sluice::Exchange& run, const Edge& edge, const void* data) {
+  const DeviceView view{const_cast<void*>(data)};
+  SLUICE_RETURN_IF_ERROR(run.StartSend(edge, view));
+  return run.WaitSent(edge, view);
+}
+inline Status Receive(sluice::Exchange& run, const Edge& edge, void* data) {
+  SLUICE_RETURN_IF_ERROR(run.StartReceive(edge, {data}));
+  return run.WaitReceived(edge, {data});
 }
 
 // A task with one device and one peer.

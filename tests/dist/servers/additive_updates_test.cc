@@ -87,7 +87,7 @@ struct Statistics {
     const Output y = layers::BatchNorm(Scope(graph, "norm"), x,
                                        {.training = true, .momentum = 0.7});
     loss = Mean(Square(layers::Dense(Scope(graph, "fc"), y, {.units = 3}) - 1));
-    train = optimizers::Sgd(0.1).Minimize(loss);
+    train = optimizers::Lamb(0.1).WithAverages(0.9).Minimize(loss);
   }
   Output Untrained(const std::string& name, const Initializer& first) {
     return graph.Variable(name, first, {.trainable = false});
@@ -132,7 +132,7 @@ void CheckNear(const std::vector<Tensor>& got,
 TEST_CASE("averages and sums become additions, nothing else does") {
   Statistics statistics;
   ThrowIfError(PlaceOnServers(statistics.graph, kWorker, Cpus(2)));
-  MakeUpdatesAdditive(statistics.graph);
+  MakeUpdatesAdditive(statistics.train);
   for (const Kind& kind : Kinds()) {
     for (const char* shape : {"", "_of_all"}) {
       const std::string name = kind.name + std::string(shape);
@@ -142,10 +142,12 @@ TEST_CASE("averages and sums become additions, nothing else does") {
     }
   }
   for (const char* name :
-       {"norm/running_mean", "norm/running_variance", "sometimes", "half"}) {
+       {"norm/running_mean", "norm/running_variance", "sometimes", "half",
+        "fc/weights/m", "fc/weights/v", "fc/bias/m"}) {
     CAPTURE(name);
     CHECK(statistics.WriterOf(name) == "AssignAdd");
   }
+  CHECK(statistics.WriterOf("fc/weights/average") == "Assign");
   CHECK(statistics.WriterOf("whole") == "Assign");
   CHECK(statistics.WriterOf("twice") == "AssignAssignAdd");
 }
@@ -163,7 +165,7 @@ TEST_CASE("alone they are what was assigned, to rounding") {
       if (cut) from.dense = 1;
       ThrowIfError(PlaceOnServers(spread.graph, kWorker, Cpus(2), from));
       CHECK((Spread(spread.graph) > 0) == cut);
-      MakeUpdatesAdditive(spread.graph);
+      MakeUpdatesAdditive(spread.train);
       SessionOptions options = On(Cpus(2));
       if (shared) options.container = "statistics";
       Session session(spread.graph, options);
