@@ -147,9 +147,14 @@ ModelSpec CutModel(Scope& scope, const Features& in, const RunContext& run) {
 }
 
 ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
-  if (run.size > 1 && run.flag("shard-classes") == "true") {
-    return CutModel(scope, in, run);
+  const bool cut = run.flag("shard-classes") == "true";
+  if (cut && run.elastic) {
+    throw Error(Code::kInvalidArgument,
+                "--shard-classes: the classifier is cut over the workers, "
+                "which is not for variables on parameter servers or elastic "
+                "jobs");
   }
+  if (cut && run.size > 1) return CutModel(scope, in, run);
   const Output logits = Logits(scope, in, run);
   const Output label = MainLabel(in, run);
   ModelSpec spec = {.loss = Loss(logits, in, run),

@@ -42,6 +42,9 @@ struct RunContext {
   // Whether batch normalisation is to be by the batches of all of them
   // (layers::BatchNormOptions::synchronized): asked for, and there are several.
   bool sync_batch_norm = false;
+  // Of a training: whether processes may come and go, so that `size` becomes
+  // another while it goes on, also where it is 1 now.
+  bool elastic = false;
 
   // Batches in a pass over the training data, which may be a fraction; 0 until
   // the input function has been called for training. Where it is not known how

@@ -4,13 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "engine/text/arguments.h"
 #include "graph/near_misses.h"
 #include "models/cli/command_flags.h"
+#include "models/cli/console.h"
 #include "models/cli/flag_values.h"
 #include "models/cli/interrupt.h"
 #include "models/cli/job_flags.h"
@@ -177,6 +178,7 @@ class Reader {
         !wrong.empty()) {
       return {{}, Usage(wrong)};
     }
+    NoteUnevaluated();
     if (line_.output.empty()) {
       if (line_.command == CommandLine::Command::kExport &&
           line_.training.log_dir.empty()) {
@@ -189,9 +191,23 @@ class Reader {
 
  private:
   int Usage(const std::string& message) {
-    fmt::print(stderr, "{}: {}; {} --help says more\n", spec_.name, message,
-               spec_.name);
+    console::NoteError(fmt::format("{}: {}; {} --help says more", spec_.name,
+                                   message, spec_.name));
     return 2;
+  }
+
+  // No errors: a training that was begun with them goes on.
+  void NoteUnevaluated() {
+    if (line_.training.evaluate_every > 0) return;
+    for (const auto& [given, flag] :
+         {std::pair(line_.patience.has_value(), "--early-stopping"),
+          {line_.optimizing.plateau.has_value(), "--plateau"}}) {
+      if (!given) continue;
+      line_.notes.push_back(
+          fmt::format("{} goes by evaluations, of which --evaluate-every 0 has "
+                      "none before the end",
+                      flag));
+    }
   }
 
   // For the first flag that the command does not have.

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -65,6 +66,7 @@ struct CommandLine {
   std::string output;    // export: the folder to write
   BenchmarkOptions benchmark;
   RunRecord record;                // train: for the folder, but for the model
+  std::function<int64_t()> nodes;  // train: RunRecord::nodes, at any time
   std::vector<std::string> notes;  // for people, before it runs
 };
 

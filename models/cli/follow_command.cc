@@ -21,13 +21,6 @@
 namespace sluice::commands {
 namespace {
 
-std::optional<int64_t> NewestStep(const std::string& log_dir) {
-  const auto steps =
-      CheckpointManager::ForReading(log_dir).Steps().ValueOrThrow();
-  if (steps.empty()) return std::nullopt;
-  return steps.back();
-}
-
 // A training that begins anew saves others of the same steps.
 struct SavedStep {
   int64_t step = -1;
@@ -39,12 +32,12 @@ struct SavedStep {
 
 // nullopt: there is none yet, or another has just taken its place.
 std::optional<SavedStep> NewestSaved(const std::string& log_dir) {
-  const std::optional<int64_t> step = NewestStep(log_dir);
-  if (!step) return std::nullopt;
-  Result<SafetensorsHeader> header = ReadSafetensorsHeader(
-      CheckpointManager::ForReading(log_dir).PathOf(*step));
+  const auto saved = CheckpointManager::ForReading(log_dir);
+  const auto steps = saved.Steps().ValueOrThrow();
+  if (steps.empty()) return std::nullopt;
+  Result<SafetensorsHeader> header = saved.HeaderOf(steps.back());
   if (header.status().code() == Code::kNotFound) return std::nullopt;
-  return SavedStep{*step, std::move(header).ValueOrThrow().checksum};
+  return SavedStep{steps.back(), std::move(header).ValueOrThrow().checksum};
 }
 
 // Of what is evaluated, for TensorBoard.
@@ -99,6 +92,7 @@ int Follow(const TrainerSpec& spec, const CommandLine& line) {
     throw Error(Code::kInvalidArgument,
                 "who evaluates what a training saves wants its --log-dir");
   }
+  const BadReport bad(*line.run.bad_examples);  // at the end, whatever that is
   Events events(log_dir);
   Polling polling(fmt::format("a checkpoint in '{}'", log_dir));
   std::optional<SavedStep> evaluated;

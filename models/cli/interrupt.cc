@@ -7,13 +7,16 @@
 #include <csignal>
 #include <cstring>
 
+#include "models/cli/second_signal.h"
+
 namespace sluice {
 namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
-std::atomic<int> noted{0};      // the first
-std::atomic<unsigned> seen{0};  // by their bits
+std::atomic<int> noted{0};  // the first
+SecondSignal second_signal;
+std::atomic<int> launcher{0};
 std::atomic<const char*> first_line{nullptr};
 static_assert(std::atomic<int>::is_always_lock_free &&
                   std::atomic<unsigned>::is_always_lock_free &&
@@ -28,8 +31,9 @@ void Say(const char* line) {
   }
 }
 
-void Note(int signal) {
-  const bool again = (seen.fetch_or(1u << signal) >> signal & 1) != 0;
+void Note(int signal, siginfo_t* info, void* /*context*/) {
+  const bool second =
+      second_signal.Comes(signal, info->si_pid == launcher.load());
   int first = 0;
   if (noted.compare_exchange_strong(first, signal)) {
     const int error = errno;
@@ -37,8 +41,7 @@ void Note(int signal) {
     errno = error;
     return;
   }
-  // A session that ends may send one of each.
-  if (signal == SIGHUP || (!again && signal != SIGINT)) return;
+  if (!second) return;
   Say("the second signal: ending at once; what was saved before is kept");
   struct sigaction action = {};
   action.sa_handler = SIG_DFL;
@@ -50,9 +53,10 @@ void Note(int signal) {
 
 void NoteInterrupts(const char* first) {
   first_line = first;
+  launcher = LauncherPid();
   struct sigaction action = {};
-  action.sa_handler = Note;
-  action.sa_flags = SA_RESTART;
+  action.sa_sigaction = Note;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigemptyset(&action.sa_mask);
   for (const int signal : kSignals) {
     struct sigaction before = {};

@@ -1,6 +1,6 @@
 // Ctrl-C, SIGTERM and a terminal that is closed (SIGHUP): the first is noted,
-// so that training can save and end; Ctrl-C after that, or a second SIGTERM,
-// ends the process at once. And output that nobody reads any more.
+// so that training can save and end; a second (second_signal.h) ends the
+// process at once. And output that nobody reads any more.
 #ifndef SLUICE_MODELS_CLI_INTERRUPT_H_
 #define SLUICE_MODELS_CLI_INTERRUPT_H_
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,8 +19,10 @@
 #include "dist/servers/pace.h"
 #include "dist/servers/server.h"
 #include "engine/ceil_div.h"
+#include "engine/descriptor_limit.h"
 #include "models/cli/console.h"
 #include "models/cli/ending_signals.h"
+#include "models/cli/second_signal.h"
 
 namespace sluice {
 namespace {
@@ -166,8 +169,25 @@ std::optional<int64_t> LeadOf(const std::string& consistency) {
                           consistency));
 }
 
-void Serve(const Job& job) {
-  ThrowIfError(job.server->Serve(EndingSignalCame));
+// What comes from elsewhere than its launcher may have come to all of a job at
+// once (second_signal.h), and workers that end want to save what is here.
+int Serve(const Job& job) {
+  SecondSignal seen;
+  int signal = 0;
+  // Of two that came before, the system keeps one; and nothing is here yet.
+  bool told = EndingSignalPends();
+  const auto is_told = [&] {
+    siginfo_t info = {};
+    if (const int came = EndingSignal(&info); came != 0) {
+      signal = came;
+      // Where that dies, the kernel tells us so in its name.
+      const bool by_launcher = !job.launcher || info.si_pid == *job.launcher;
+      told = seen.Comes(came) || by_launcher || told;
+    }
+    return told || (signal != 0 && LauncherPid() != job.launcher);
+  };
+  ThrowIfError(job.server->Serve(is_told));
+  return signal == 0 ? 0 : 128 + signal;
 }
 
 int64_t Job::sharing() const {
@@ -179,6 +199,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   if (flags.transport == "mpi") return JoinByMpi(flags);
   Job job;
   std::optional<dist::LaunchInfo> info = dist::ReadLaunchInfo().ValueOrThrow();
+  if (info) RaiseDescriptorLimit();  // rank 0 has connections with all
   if (!info) info.emplace();
   job.local_rank = info->local_rank;
   job.local_size = info->local_size;
@@ -187,6 +208,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   if (job.evaluates) return job;
   CheckStrategy(flags, *info);
   if (info->server >= 0) {
+    if (!info->ends_servers) job.launcher = LauncherPid();
     job.server = StartServer(flags, *info);
     return job;
   }
@@ -224,10 +246,12 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
       dist::Group::Join(*info, options).ValueOrThrow();
   job.pipeline = StagesOf(flags, *info, *group);
   job.workers = group;
+  job.hosts = [group] { return group->hosts(); };
   return job;
 }
 
 int Job::nodes() const {
+  if (hosts) return hosts();
   if (workers == nullptr) return 1;
   return CeilDiv(workers->size(), local_size);
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,6 +60,9 @@ struct JobFlags {
 struct Job {
   // Null where this process is alone.
   std::shared_ptr<Collective> workers;
+  // How many hosts they are on, which changes with an elastic job; null: not
+  // known.
+  std::function<int()> hosts;
   // For --threads, where it is not given: this process's part of the host's
   // cores; 0: one per core that it may use.
   int threads = 0;
@@ -69,8 +73,10 @@ struct Job {
   TrainingServers servers;  // of the job's parameters, if it has some
   PipelineStages pipeline;
   bool ends_servers = false;  // which end when they are told
-  // Where this process is one of them, and no worker.
+  // Where this process is one of them, and no worker; and the process that
+  // started it, where that ends it.
   std::shared_ptr<dist::JobServer> server;
+  std::optional<int> launcher;
   // Where it is the one that evaluates what the others save, and no worker.
   bool evaluates = false;
 
@@ -78,13 +84,14 @@ struct Job {
   int64_t sharing() const;
 
   bool leads() const { return workers == nullptr || workers->rank() == 0; }
-  // Hosts, each taken to have as many processes as this one, or less.
+  // Hosts; where they are not known each is taken to have as many processes as
+  // this one, or less.
   int nodes() const;
 };
 
-// Until it is told to end, or there is no training to serve. Throws Error where
-// that has not ended.
-void Serve(const Job& job);
+// Until it is told to end, or there is no training to serve. Its exit code: 128
+// + the signal that came. Throws Error where the training has not ended.
+int Serve(const Job& job);
 
 // Of flags in seconds.
 inline std::chrono::milliseconds Milliseconds(double seconds) {

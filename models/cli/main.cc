@@ -62,8 +62,15 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   line.training.stop = &interrupted;
   const bool trains = line.command == CommandLine::Command::kTrain;
   if (!trains) RequireAlone();
+  // Of servers and evaluators, too.
+  if (trains) IgnoreClosedPipes();
   Job job = trains ? JoinJob(line.job, line.training.log_dir) : Job();
   if (job.evaluates) {
+    if (line.overfit_batches > 0) {
+      throw Error(Code::kInvalidArgument,
+                  "--overfit-batches: an evaluator evaluates the test data; "
+                  "leave it out of the job");
+    }
     line.command = CommandLine::Command::kEval;
     line.follow = true;
     // They may need as long to come together, and have begun later.
@@ -72,8 +79,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   }
   if (job.server != nullptr) {
     SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
-    Serve(job);
-    return 0;
+    return Serve(job);
   }
   if (!job.leads()) console::Mute();
   line.training.pipeline = job.pipeline;
@@ -141,10 +147,9 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   NoteInterrupts(OnSignal(line, job));
   switch (line.command) {
     case CommandLine::Command::kTrain: {
-      IgnoreClosedPipes();
       line.training.session.collective = job.workers;
       line.training.servers = job.servers;
-      line.record.nodes = job.nodes();
+      line.nodes = [&job] { return job.nodes(); };
       line.record.job = dist::JobName();
       // Of an elastic job any process may lead later on.
       if (line.training.restart && (job.leads() || elastic) &&

@@ -297,7 +297,7 @@ std::string Totals(const TrainingRun& run, const std::vector<Layer>& layers) {
       "model's {})",
       WithThousands(all), WithThousands(trainable),
       WithThousands(all - trainable), WithThousands(multiply_adds),
-      FormatBytes(run.info().arena_bytes), run.batch_size(),
+      FormatBytes(run.info().arena_bytes), examples,
       BytesOf(run.graph().Variables()), BytesOf(run.model_variables()));
 }
 

@@ -26,11 +26,12 @@ namespace SLUICE_INTERNAL sluice {
 // loss, the latter alone. All is in the order in which the model was built.
 //
 // The op is the one that multiplies most, or the first; the output is the last
-// one, of a full batch. A layer that the loss does without has neither.
-// Parameters are the elements of floating-point variables, those of running
-// statistics included. Multiply-adds are of products and convolutions alone; a
-// window on padding counts in full, as it does in the figures that papers and
-// torchvision give.
+// one, of a full batch or, as the step whose arena that is, of this process's
+// share of one, or a virtual worker's. A layer that the loss does without has
+// neither. Parameters are the elements of floating-point variables, those of
+// running statistics included. Multiply-adds are of products and convolutions
+// alone; a window on padding counts in full, as it does in the figures that
+// papers and torchvision give.
 std::string SummaryOf(const TrainingRun& run);
 
 }  // namespace sluice

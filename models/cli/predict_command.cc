@@ -5,7 +5,9 @@
 #include <functional>
 #include <utility>
 
+#include "engine/status.h"
 #include "io/files/path_kind.h"
+#include "io/pipeline/bad_examples.h"
 #include "io/sources/image_list.h"
 #include "models/cli/console.h"
 #include "models/cli/interrupt.h"
@@ -39,7 +41,11 @@ std::vector<std::string> WithoutFolders(const std::vector<std::string>& files) {
   std::vector<std::string> out;
   for (const std::string& file : files) {
     std::vector<std::string> below;
-    if (IsFolder(file).ValueOrThrow()) below = ImagesBelow(file);
+    const Result<bool> folder = IsFolder(file);
+    // One that is refused is told by whoever reads it; a server that is away
+    // would be waited for at each.
+    if (!BadExamples::IsOne(folder.status())) ThrowIfError(folder.status());
+    if (folder.ok() && *folder) below = ImagesBelow(file);
     if (below.empty()) below = {file};
     out.insert(out.end(), below.begin(), below.end());
   }

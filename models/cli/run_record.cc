@@ -414,6 +414,7 @@ void RecordRun::Begin(TrainingRun& run) {
   for (const auto& [name, value] : *found_) record_.flags[name] = value;
   const MirroredDevices& mirrored = run.options().mirrored;
   record_.workers = run.workers().size();
+  record_.nodes = nodes_();
   record_.devices =
       record_.workers *
       (mirrored.any() ? static_cast<int64_t>(mirrored.devices.size()) : 1);

@@ -22,6 +22,7 @@
 #ifndef SLUICE_MODELS_CLI_RUN_RECORD_H_
 #define SLUICE_MODELS_CLI_RUN_RECORD_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -124,16 +125,19 @@ FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec);
 // (RunContext::found_flags).
 class RecordRun : public Hook {
  public:
-  // `restart`: whether what is in the folder is set aside.
-  RecordRun(RunRecord record, std::shared_ptr<const FlagValues> found,
-            bool restart)
+  // `nodes` are those that train it, each time that it begins; `restart`:
+  // whether what is in the folder is set aside.
+  RecordRun(RunRecord record, std::function<int64_t()> nodes,
+            std::shared_ptr<const FlagValues> found, bool restart)
       : record_(std::move(record)),
+        nodes_(std::move(nodes)),
         found_(std::move(found)),
         restart_(restart) {}
   void Begin(TrainingRun& run) override;
 
  private:
   RunRecord record_;
+  const std::function<int64_t()> nodes_;
   std::shared_ptr<const FlagValues> found_;
   bool restart_;
 };

@@ -262,8 +262,8 @@ void AddReports(const TrainerSpec& spec, const CommandLine& line,
   RunRecord record = line.record;
   record.model = ModelName(spec, line.run);
   record.higher_is_better = spec.higher_is_better;
-  add(std::make_unique<RecordRun>(std::move(record), line.run.found_flags,
-                                  line.training.restart));
+  add(std::make_unique<RecordRun>(std::move(record), line.nodes,
+                                  line.run.found_flags, line.training.restart));
 }
 
 }  // namespace

@@ -215,7 +215,9 @@ Output CutLogits::TopKAccuracy(const Operand& labels, int64_t k) {
   LocationScope location(scope_.graph(), labels.location());
   NameScope names(scope_ / "top_k_accuracy");
   const Output of_label = LabelledBy(labels).logits;
-  const Output above = Count(Greater(logits_, ExpandDims(of_label, 1)));
+  // What is no number counts as larger.
+  const Output above =
+      Count(LogicalNot(LessEqual(logits_, ExpandDims(of_label, 1))));
   return Own(Cast(LogicalAnd(Less(above, k), LogicalNot(IsNan(of_label))),
                   DType::kFloat32));
 }

@@ -75,10 +75,10 @@ Output Activate(const Activation& activation, const Output& x) {
 }
 
 sluice::PoolOptions WindowOf(const PoolOptions& options) {
-  const Extent stride =
-      options.stride.height == 0 ? options.size : options.stride;
-  return {.window = {options.size.height, options.size.width},
-          .strides = {stride.height, stride.width},
+  const Extent &size = options.size, &stride = options.stride;
+  return {.window = {size.height, size.width},
+          .strides = {stride.height == 0 ? size.height : stride.height,
+                      stride.width == 0 ? size.width : stride.width},
           .padding = options.padding,
           .explicit_padding = options.explicit_padding};
 }

@@ -61,7 +61,7 @@ Output Conv2D(const Scope& scope, Operand x, const Conv2DOptions& options);
 
 struct PoolOptions {
   Extent size = 2;
-  Extent stride = 0;  // 0: the size
+  Extent stride = 0;  // a height or width of 0: that of the size
   Padding padding = Padding::kValid;
   // As Conv2DOptions has it, each less than the size.
   std::array<int64_t, 4> explicit_padding = {0, 0, 0, 0};

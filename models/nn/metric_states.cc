@@ -89,7 +89,8 @@ class PerplexityState final : public MetricState {
   MeanState mean_{"Perplexity"};
 };
 
-// Of predictions and labels, int64 [n] each.
+// Of predictions and labels, int64 [n] each; where there is no prediction it is
+// below 0.
 class F1State final : public MetricState {
  public:
   explicit F1State(int64_t classes) : counts_(static_cast<size_t>(classes)) {}
@@ -107,6 +108,7 @@ class F1State final : public MetricState {
       }
       ++examples_;
       ++counts_[labels[i]].labels;
+      if (predictions[i] < 0) continue;
       ++counts_[predictions[i]].predictions;
       if (labels[i] == predictions[i]) ++counts_[labels[i]].both;
     }
@@ -139,7 +141,7 @@ class F1State final : public MetricState {
   void Merge(std::span<const double> state) override {
     CheckLength("F1", state, 3 * counts_.size());
     std::vector<Count> sums = counts_;
-    // Of all classes: every example has one of each.
+    // Of all classes: every example has a label, and at most one prediction.
     int64_t labels = examples_, predictions = examples_;
     for (Count& sum : sums) {
       const int64_t label = CountOf("F1", state[0], kMostExamples - labels);
@@ -152,7 +154,7 @@ class F1State final : public MetricState {
       predictions += prediction;
       state = state.subspan(3);
     }
-    if (labels != predictions) {
+    if (predictions > labels) {
       throw Error(Code::kInvalidArgument,
                   fmt::format("F1: {} predictions for {} labels",
                               predictions - examples_, labels - examples_));

@@ -12,7 +12,8 @@ namespace sluice {
 
 std::unique_ptr<MetricState> StartMean();
 std::unique_ptr<MetricState> StartPerplexity();
-// Of predictions and labels, int64 [n] each, in [0, classes).
+// Of predictions and labels, int64 [n] each, in [0, classes); a prediction
+// below 0 is none.
 std::unique_ptr<MetricState> StartF1(int64_t classes);
 std::unique_ptr<MetricState> StartAreaUnderCurve();
 

@@ -17,6 +17,12 @@ Output AsInt64(Operand labels) {
                                                   : Cast(labels, DType::kInt64);
 }
 
+// bool [n], of floating logits[n, classes]: where one is NaN, which ArgMax
+// takes for the largest.
+Output HasNan(Operand logits) {
+  return IsNan(Max(logits, {-1}));
+}
+
 // Calls what may be a user's; its errors name the metric.
 template <typename Call>
 auto OfMetric(const std::string& name, Call call) {
@@ -72,9 +78,8 @@ Output Accuracy(Operand logits, Operand labels) {
                     FormatLocation(logits.location())));
   }
   Output right = Equal(likeliest, AsInt64(labels));
-  // ArgMax takes what is no number for the largest.
   if (IsFloating(logits.tensor().dtype())) {
-    right = LogicalAnd(right, LogicalNot(IsNan(Max(logits, {-1}))));
+    right = LogicalAnd(right, LogicalNot(HasNan(logits)));
   }
   return Cast(right, DType::kFloat32);
 }
@@ -106,7 +111,11 @@ Metric F1(Operand logits, Operand labels) {
                 fmt::format("F1: logits are {}, wanted [n, classes]",
                             shape.ToString()));
   }
-  return {{ArgMax(logits), AsInt64(labels)},
+  Output predicted = ArgMax(logits);
+  if (IsFloating(logits.tensor().dtype())) {
+    predicted = Select(HasNan(logits), -1, predicted);
+  }
+  return {{predicted, AsInt64(labels)},
           [classes = shape[1]] { return StartF1(classes); }};
 }
 

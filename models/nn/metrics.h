@@ -70,10 +70,10 @@ Output AbsoluteError(Operand predictions, Operand targets);
 // --- Metrics with a state ----------------------------------------------------
 
 // The mean over classes of F1 = 2 tp / (2 tp + fp + fn), of the largest of
-// logits[n, classes] and the int32 or int64 label[n]: the "macro" average, as
-// scikit-learn's. Classes that are neither predicted nor labels of the set do
-// not count. Throws Error if the number of classes is not known; a label that
-// is no class is an error of the evaluation.
+// logits[n, classes], none where one is NaN, and the int32 or int64 label[n]:
+// the "macro" average, as scikit-learn's. Classes that are neither predicted
+// nor labels of the set do not count. Throws Error if the number of classes is
+// not known; a label that is no class is an error of the evaluation.
 Metric F1(Operand logits, Operand labels);
 
 // The area under the receiver operating characteristic: how probable it is that

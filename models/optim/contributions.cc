@@ -20,10 +20,29 @@ constexpr char kScope[] = "contributions";
 // "<variable>/contribution_2" is that of rank 2.
 constexpr std::string_view kPlace = "/contribution_";
 
+// The variable that one of such a name is for; null where there is none.
+const Node* OwnerOf(const Output& contribution) {
+  const std::string name = contribution.name();
+  if (!IsContribution(name)) return nullptr;
+  const Node* const owner =
+      contribution.graph().Find(name.substr(0, name.rfind('/')));
+  return owner != nullptr && owner->IsVariable() ? owner : nullptr;
+}
+
 }  // namespace
 
 Contributions::Contributions(Graph& graph, int64_t workers)
     : graph_(graph), writes_(static_cast<size_t>(workers)) {
+  for (const Output& variable : graph.Variables()) {
+    const Node* const owner = OwnerOf(variable);
+    if (owner == nullptr) continue;
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'{}' is the name of what a worker contributes to "
+                            "'{}', where steps do not wait for all; give the "
+                            "variable another ({})",
+                            variable.name(), owner->name(),
+                            variable.node().location()));
+  }
   const NameScope names{Scope(graph, kScope)};
   const Output admitted =
       graph.Placeholder("admitted", DType::kFloat32, {workers});
@@ -79,7 +98,7 @@ bool IsContribution(std::string_view name) {
 
 std::vector<Output> WithoutContributions(std::vector<Output> variables) {
   std::erase_if(variables, [](const Output& variable) {
-    return IsContribution(variable.name());
+    return OwnerOf(variable) != nullptr;
   });
   return variables;
 }

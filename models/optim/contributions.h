@@ -15,6 +15,7 @@ namespace SLUICE_INTERNAL sluice {
 // Of one graph, once.
 class Contributions {
  public:
+  // Throws Error(kInvalidArgument) where a variable has such a name already.
   Contributions(Graph& graph, int64_t workers);
 
   // Makes a variable beside `variable` for each worker's `value`, which is for
@@ -41,10 +42,11 @@ Output AdmittedWeight(const Graph& graph);
 // The operation by which that worker puts its own there.
 Operation ContributionOf(const Graph& graph, int rank);
 
-// Whether a variable of that name is such a place, which is of no training
-// beyond the step.
+// Whether that is the name of such a place, which is of no training beyond the
+// step: beside a variable, of a graph that has Contributions. Elsewhere it is
+// any variable's.
 bool IsContribution(std::string_view name);
-// Takes them out.
+// Takes them out, of a graph that has Contributions.
 std::vector<Output> WithoutContributions(std::vector<Output> variables);
 
 }  // namespace sluice

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "graph/ops/elementwise.h"
@@ -19,10 +21,12 @@ void Require(bool holds, const char* hook, double got, const char* wanted) {
               fmt::format("{}: wanted {}, got {}", hook, wanted, got));
 }
 
-// min(1, max_norm / norm), float64. A norm of NaN stays visible.
+// min(max_norm / norm, 1), float64, without a division by 0; an infinite
+// max_norm is the largest number, which clips nothing. A norm of NaN stays
+// visible.
 Output ClipFactor(const Output& squared_norm, double max_norm) {
-  const Output norm = Sqrt(squared_norm);
-  return max_norm / Maximum(norm, max_norm);
+  const double most = std::min(max_norm, std::numeric_limits<double>::max());
+  return most / Maximum(Sqrt(squared_norm), most);
 }
 
 Output Scale(const Output& gradient, const Output& factor) {

@@ -13,7 +13,8 @@ bool Adapts(const NamePredicate& exclude, const Output& variable) {
   return !exclude || !exclude(variable.name());
 }
 
-// above / below, or 1 where `numbers`, no negative ones, are not both positive.
+// above / below, or 1 where a and b, which are not negative, are not both
+// positive.
 Output RatioOr1(const Output& above, const Output& below, const Output& a,
                 const Output& b) {
   const Output both = LogicalAnd(Greater(a, 0), Greater(b, 0));

@@ -231,6 +231,7 @@ Optimizer Optimizer::WithExtrasOf(const Optimizer& other) const {
   more.decays_ = other.decays_;
   more.rate_factors_ = other.rate_factors_;
   more.sparse_rows_ = other.sparse_rows_;
+  more.gradients_ = other.gradients_;
   more.average_decay_ = other.average_decay_;
   more.loss_scaling_ = other.loss_scaling_;
   more.all_reduce_ = other.all_reduce_;
@@ -330,6 +331,19 @@ Operation Optimizer::Minimize(Operand loss,
     contributions.emplace(graph, all_reduce_->workers);
   }
   if (!in_two && !shared) context.operations = graph.updates();
+  // Beside the optimizer's: also what is written on the way to another update,
+  // or to the loss.
+  std::vector<Node*> writes;
+  if (scale || all_reduce_) {
+    std::vector<Operation> beside = graph.updates();
+    beside.emplace_back(loss.tensor());
+    writes = WritesOf(beside);
+  }
+  // Each worker computes the loss by itself.
+  if (shared && !in_two) {
+    RefuseWrites({Operation(loss.tensor())}, "the loss is of",
+                 "where workers share variables, nor in an elastic job");
+  }
   if (all_reduce_) {
     CheckNoParts(*all_reduce_, pairs);
     if (contributions) {
@@ -348,8 +362,12 @@ Operation Optimizer::Minimize(Operand loss,
   if (scale || ChangesGradients()) SumSlices(gradients);
   if (scale) {
     const Output finite = scale->Unscale(pairs);
-    for (const Operation& update : context.operations) {
-      MakeConditional(update, finite);
+    if (!in_two) {
+      RefuseWrites({Operation(finite)}, "gradients are of",
+                   "with loss scaling (float16)");
+    }
+    if (!in_two && !shared) {
+      for (Node* write : writes) MakeConditional(Operation(write), finite);
     }
     context.operations.push_back(scale->Update(finite));
     context.finite = finite;
@@ -357,8 +375,8 @@ Operation Optimizer::Minimize(Operand loss,
   }
   if (all_reduce_) {
     for (const Operation& reduced :
-         ReduceUpdates(graph.updates(), weight, all_reduce_->buckets.others,
-                       shared, contributions ? &*contributions : nullptr)) {
+         ReduceUpdates(writes, weight, all_reduce_->buckets.others, shared,
+                       contributions ? &*contributions : nullptr)) {
       if (context.finite.valid()) MakeConditional(reduced, context.finite);
       context.operations.push_back(reduced);
     }

@@ -50,15 +50,17 @@ struct AllReduceOptions {
   BucketBytes buckets = {};  // each 1 or more, as they travel
   // Whether a run of the operation is to be two, cut at its all-reduces: one
   // that has what goes into them, any number of times, and one that is fed what
-  // comes out. What Graph::updates write is then written in the second alone,
-  // if variables have before it the values that they had before the first; the
-  // operation itself does not run these updates, but for what they reduce.
+  // comes out. What Graph::updates and the loss write is then written in the
+  // second alone, if variables have before it the values that they had before
+  // the first; the operation itself does not run these updates, but for what
+  // they reduce.
   bool in_two = false;
   // Whether nothing may be written before all is reduced: because all workers
   // have the same variables, for which one of them runs the operation and the
   // others what it reduces, or because one that is gone must not leave half a
   // step. Then of what Graph::updates assign only the mean is written. Those
-  // that assign nothing, or nothing that has a mean, are Error(kUnimplemented).
+  // that assign nothing, nothing that has a mean, or what is of another's new
+  // value, are Error(kUnimplemented).
   bool shared = false;
   // What a worker with the largest share of a batch is fed, by which it is
   // known how many rows of a table one reads at most, and how many workers
@@ -156,26 +158,29 @@ class Optimizer {
   Optimizer WithAverages(double decay) const;
   // The same that scales the loss, for training in float16. A step whose
   // gradients overflow leaves all variables as they were (the optimizer's
-  // slots, averages and Graph::updates included), but for GlobalStep, which
-  // counts it, and the scale; the number of updates does not count it. Hooks
-  // see gradients without the scale.
+  // slots, averages and all that Graph::updates and the loss write included),
+  // but for GlobalStep, which counts it, and the scale; the number of updates
+  // does not count it. Hooks see gradients without the scale. Where gradients
+  // are of what the step has written Minimize throws Error(kUnimplemented),
+  // unless it is in_two (AllReduceOptions).
   Optimizer WithLossScaling(const LossScaleOptions& options = {}) const;
   // The same for one of several workers, each of which differentiates the loss
-  // of its share of a batch: gradients, and what Graph::updates write, become
-  // the means of all workers' (SessionOptions::collective), before the loss
-  // scale is taken out and before the hooks. With one worker it changes no
-  // value but for `between`.
+  // of its share of a batch: gradients, and what Graph::updates and the loss
+  // write, also on the way to what they are, become the means of all workers'
+  // (SessionOptions::collective), before the loss scale is taken out and before
+  // the hooks. With one worker it changes no value but for `between`.
   Optimizer WithAllReduce(AllReduceOptions options = {}) const;
   // The same with what `other` has by these: hooks, rate factors, sparse rows,
-  // averages, loss scaling, all-reduce. A gradients::WeightDecay of it takes
-  // the place of a decay that the rule has.
+  // recomputation, averages, loss scaling, all-reduce. A gradients::WeightDecay
+  // of it takes the place of a decay that the rule has.
   Optimizer WithExtrasOf(const Optimizer& other) const;
 
   // Builds gradients of the scalar `loss`, the hooks, the updates of
   // `variables` (empty: all trainable ones that it depends on), Graph::updates
   // and the increment of GlobalStep. The result is the operation that trains
   // one step. The rate it uses is node "learning_rate" (below the current
-  // scope). Throws Error when there is nothing to train.
+  // scope). Of two trainings in one run the second's loss must not come after
+  // the first's operation. Throws Error when there is nothing to train.
   Operation Minimize(Operand loss,
                      const std::vector<Output>& variables = {}) const;
 
@@ -183,6 +188,8 @@ class Optimizer {
   const LearningRate& learning_rate() const { return rate_; }
   // How many runs' gradients make an update (gradients::Accumulate).
   int64_t accumulates() const;
+  // WithLossScaling.
+  bool scales_loss() const { return loss_scaling_.has_value(); }
 
  private:
   // Update::weight_decay.

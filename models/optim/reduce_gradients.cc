@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/semantics/random.h"
 #include "graph/ops/array.h"
 #include "graph/ops/collective.h"
+#include "graph/ops/control.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/slice.h"
@@ -98,27 +101,8 @@ void ReduceInBuckets(std::vector<Part>& parts, const BucketBytes& buckets) {
   }
 }
 
-// The nodes that update something, those in groups, too. Of several that update
-// a variable, which have an order, the last: it has the final value.
-void FindUpdates(Node* node, std::vector<Node*>* updates) {
-  if (node->Is("NoOp")) {
-    for (Node* member : node->control_inputs()) FindUpdates(member, updates);
-  }
-  if (node->mutates() == 0 || !IsFloating(node->input(0).dtype())) return;
-  for (Node*& other : *updates) {
-    if (!(other->input(0) == node->input(0))) continue;
-    if (node->id() > other->id()) other = node;
-    return;
-  }
-  updates->push_back(node);
-}
-
 // That what they write can be known without writing it, and has a mean.
 void CheckAssigns(const Node& node) {
-  if (node.Is("NoOp")) {
-    for (const Node* member : node.control_inputs()) CheckAssigns(*member);
-  }
-  if (node.mutates() == 0) return;
   if (node.Is("Assign") && IsFloating(node.input(0).dtype())) return;
   throw Error(
       Code::kUnimplemented,
@@ -131,24 +115,68 @@ void CheckAssigns(const Node& node) {
 // That no count is one of this worker's share of a batch, which alone would be
 // kept: what is no floating number has no mean.
 void CheckCounts(const Node& node) {
-  if (node.Is("NoOp")) {
-    for (const Node* member : node.control_inputs()) CheckCounts(*member);
+  for (int i = 0; i < node.mutates(); ++i) {
+    const Output& variable = node.input(i);
+    if (IsFloating(variable.dtype())) continue;
+    // What all have exchanged is of all.
+    const auto before = Needed(
+        {&node}, [](const Node& needed) { return !needed.op().collective; });
+    const bool fed = std::any_of(
+        before.begin(), before.end(),
+        [](const Node* needed) { return needed->Is("Placeholder"); });
+    if (!fed) return;
+    throw Error(
+        Code::kUnimplemented,
+        fmt::format("'{}' updates '{}', {} numbers, by what is in a worker's "
+                    "share of a batch, which has no mean over workers: "
+                    "AllReduce(x, Reduction::kSum) counts all of it ({})",
+                    node.name(), variable.name(), NameOf(variable.dtype()),
+                    node.location()));
   }
-  if (node.mutates() == 0 || IsFloating(node.input(0).dtype())) return;
-  // What all have exchanged is of all.
-  const auto before = Needed(
-      {&node}, [](const Node& needed) { return !needed.op().collective; });
-  const bool fed =
-      std::any_of(before.begin(), before.end(),
-                  [](const Node* needed) { return needed->Is("Placeholder"); });
-  if (!fed) return;
-  throw Error(
-      Code::kUnimplemented,
-      fmt::format("'{}' updates '{}', {} numbers, by what is in a worker's "
-                  "share of a batch, which has no mean over workers: "
-                  "AllReduce(x, Reduction::kSum) counts all of it ({})",
-                  node.name(), node.input(0).name(),
-                  NameOf(node.input(0).dtype()), node.location()));
+}
+
+// A floating variable and the node that writes it; of several, which have an
+// order, the last: it has the final value.
+struct LastWrite {
+  Output variable;
+  Node* node;
+};
+std::vector<LastWrite> LastWritesAmong(const std::vector<Node*>& writes) {
+  std::vector<LastWrite> last;
+  for (Node* node : writes) {
+    for (int i = 0; i < node->mutates(); ++i) {
+      const Output& variable = node->input(i);
+      if (!IsFloating(variable.dtype())) continue;
+      const auto before = std::find_if(
+          last.begin(), last.end(),
+          [&](const LastWrite& other) { return other.variable == variable; });
+      if (before == last.end()) {
+        last.push_back({variable, node});
+      } else {
+        before->node = node;
+      }
+    }
+  }
+  return last;
+}
+
+// What the variable is then.
+Output ValueAfter(const LastWrite& write) {
+  if (write.node->input(0) == write.variable) return write.node->output(0);
+  DeviceScope there(write.variable.graph(), write.variable.node().device());
+  return WithDependencies({Operation(write.node)}, write.variable);
+}
+
+// The same of an Assign that is not to be run.
+Output ValueWithout(const LastWrite& write) {
+  const Node& assign = *write.node;
+  Output value = assign.input(1);
+  if (assign.num_inputs() > 2) {
+    value = Select(assign.input(2), value, write.variable);
+  }
+  RefuseWrites({Operation(value)}, "another update is of",
+               "where workers share variables, nor in an elastic job");
+  return value;
 }
 
 }  // namespace
@@ -184,37 +212,62 @@ void ReduceGradients(std::vector<GradientAndVariable>& pairs, DType between,
   }
 }
 
-std::vector<Operation> ReduceUpdates(const std::vector<Operation>& updates,
+std::vector<Node*> WritesOf(const std::vector<Operation>& operations) {
+  if (operations.empty()) return {};
+  std::vector<const Node*> ends;
+  for (const Operation& operation : operations) {
+    ends.push_back(&operation.node());
+  }
+  const auto needed = Needed(ends);
+  std::vector<Node*> writes;
+  for (const auto& node : ends[0]->graph().nodes()) {
+    if (node->mutates() > 0 && needed.contains(node.get())) {
+      writes.push_back(node.get());
+    }
+  }
+  return writes;
+}
+
+void RefuseWrites(const std::vector<Operation>& operations,
+                  std::string_view what, std::string_view where) {
+  const std::vector<Node*> writes = WritesOf(operations);
+  if (writes.empty()) return;
+  const Node& first = *writes[0];
+  throw Error(Code::kUnimplemented,
+              fmt::format("'{}' updates '{}', and {} what it wrote: not {} "
+                          "({})",
+                          first.name(), first.input(0).name(), what, where,
+                          first.location()));
+}
+
+std::vector<Operation> ReduceUpdates(const std::vector<Node*>& writes,
                                      const Output& weight, size_t bucket_bytes,
                                      bool shared,
                                      Contributions* contributions) {
-  std::vector<Node*> nodes;
-  for (const Operation& update : updates) {
-    shared ? CheckAssigns(update.node()) : CheckCounts(update.node());
-    FindUpdates(&update.node(), &nodes);
+  for (const Node* write : writes) {
+    shared ? CheckAssigns(*write) : CheckCounts(*write);
   }
-  if (nodes.empty()) return {};
-  NameScope names(nodes[0]->graph(), "reduce_updates");
+  const std::vector<LastWrite> last = LastWritesAmong(writes);
+  if (last.empty()) return {};
+  NameScope names(writes[0]->graph(), "reduce_updates");
   std::vector<Part> parts;
-  for (const Node* node : nodes) {
-    Output value = shared ? node->input(1) : node->output(0);
+  for (const LastWrite& write : last) {
+    Output value = shared ? ValueWithout(write) : ValueAfter(write);
     if (weight.valid()) {
       value = Select(Greater(weight, 0), value * Cast(weight, value.dtype()),
                      ZerosLike(value));
     }
-    parts.push_back({value, node->input(0)});
+    parts.push_back({value, write.variable});
   }
   if (contributions == nullptr) {
     ReduceInBuckets(parts, {bucket_bytes, bucket_bytes});
   }
   std::vector<Operation> assigned;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const Output& variable = nodes[i]->input(0);
-    const Output& value = parts[i].value;
-    assigned.emplace_back(
-        Assign(variable, contributions == nullptr
-                             ? value
-                             : contributions->Mean(value, variable)));
+  for (const Part& part : parts) {
+    assigned.emplace_back(Assign(
+        part.variable, contributions == nullptr
+                           ? part.value
+                           : contributions->Mean(part.value, part.variable)));
   }
   return assigned;
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "engine/dtype.h"
@@ -30,13 +31,22 @@ void ReduceGradients(std::vector<GradientAndVariable>& pairs,
                      const BucketBytes& buckets = {},
                      const std::map<Output, Output>& rows = {});
 
-// Makes the floating variables that `updates` (Graph::updates) write, such as
-// moving statistics, the mean of all workers', too. `weight` is a scalar, what
-// this worker's count for, of mean 1 over the workers; what counts for nothing
-// may be NaN. Empty: all count alike. Returns what does it, to be run with the
-// updates; where variables are `shared` (AllReduceOptions) in their place. With
+// The nodes that write variables where `operations` run, also on the way to
+// them, in the graph's order.
+std::vector<Node*> WritesOf(const std::vector<Operation>& operations);
+
+// Throws Error(kUnimplemented) where there is one: "'y' updates 'v', and `what`
+// what it wrote: not `where`".
+void RefuseWrites(const std::vector<Operation>& operations,
+                  std::string_view what, std::string_view where);
+
+// Makes the floating variables that `writes` (WritesOf) write, such as moving
+// statistics, the mean of all workers', too. `weight` is a scalar, what this
+// worker's count for, of mean 1 over the workers; what counts for nothing may
+// be NaN. Empty: all count alike. Returns what does it, to be run with the
+// writes; where variables are `shared` (AllReduceOptions) in their place. With
 // `contributions`, not null, by those rather than all-reduces.
-std::vector<Operation> ReduceUpdates(const std::vector<Operation>& updates,
+std::vector<Operation> ReduceUpdates(const std::vector<Node*>& writes,
                                      const Output& weight = Output(),
                                      size_t bucket_bytes = BucketBytes().others,
                                      bool shared = false,

@@ -98,6 +98,7 @@ void Trainer::SaveKept() const {
   const Collective* const workers = options_.session.collective.get();
   const bool elastic = workers != nullptr && workers->elastic();
   if (!elastic || kept_ == nullptr || log_dir_.empty()) return;
+  if (kept_->state.step == 0) return;  // there is nothing to lose
   CheckpointManager::Options manager;
   manager.keep = options_.keep_checkpoints;
   Result<CheckpointManager> saves = CheckpointManager::Open(log_dir_, manager);

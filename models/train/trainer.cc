@@ -242,11 +242,17 @@ TrainingResult Trainer::Train() {
       return result;
     } catch (const Error& error) {
       if (!OthersAreGone(error)) {
-        if (!ServerIsGone()) throw;
+        if (!ServerIsGone()) {
+          SaveKept();
+          throw;
+        }
         const Status lost = options_.servers.cluster->Lost();
         options_.Note(fmt::format("{}; it is waited for",
                                   lost.ok() ? error.what() : lost.message()));
       }
+    } catch (...) {
+      SaveKept();
+      throw;
     }
     AwaitOthers();
     again_ = true;
@@ -266,6 +272,7 @@ TrainingResult Trainer::TrainOnce() {
   }
   TrainingRun run(spec_, context, options_);
   Begin(run, saved);
+  CountEarlierEvaluations(run);
   BeginTogether(run);
   NoteLeftOver(run);
   NoteEvaluations(run);
@@ -291,7 +298,13 @@ TrainingResult Trainer::TrainOnce() {
   }
 
   if (run.workers().elastic()) {
-    run.workers().Barrier("begun");
+    try {
+      run.workers().Barrier("begun");
+    } catch (const Error& error) {
+      // Who has handed this out may be gone.
+      if (OthersAreGone(error)) Keep(run, {});
+      throw;
+    }
     options_.restart = false;  // whoever becomes rank 0
   }
 
@@ -323,14 +336,16 @@ TrainingResult Trainer::TrainOnce() {
     for (Hook* hook : hooks) {
       if (!ended) hook->OnError(run);
     }
-    // While what others' threads of this worker may use is there.
-    const bool begins_again =
+    // While what others' threads of this worker may use is there. Where another
+    // server has told of one that is gone, this worker's own link to it may end
+    // with the run alone: Train asks again.
+    const bool others = OthersAreGone(error);
+    const TrainingServers& servers = options_.servers;
+    const bool may_begin_again =
         !run.diverged() &&
-        (OthersAreGone(error) ? run.sound() : ServerIsGone());
-    if (begins_again) {
-      Keep(run, result);
-      throw;
-    }
+        (others ? run.sound() : servers.any() && servers.patience.count() > 0);
+    if (may_begin_again) Keep(run, result);
+    if (may_begin_again && (others || ServerIsGone())) throw;
     if (error.code() != Code::kUnavailable &&
         error.code() != Code::kDeadlineExceeded) {
       throw;
@@ -368,20 +383,17 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
     result->evaluation = run.Evaluate(&agreement);
     if (!result->evaluation) return;
     result->evaluation->due = due;
-    for (Hook* hook : hooks) hook->AfterEvaluation(run, *result->evaluation);
+    const int64_t before = run.evaluations().value_or(0);
+    if (due) CountEvaluations(run);
+    try {
+      for (Hook* hook : hooks) hook->AfterEvaluation(run, *result->evaluation);
+    } catch (...) {
+      run.set_evaluations(before);  // whoever goes on makes it again
+      throw;
+    }
   };
-  // A resumed one begins with the evaluation that it was stopped before.
-  const bool missed = run.step() > 0 && !run.evaluated();
-  int64_t next_evaluation = NextEvaluation(
-      run,
-      std::max<int64_t>(run.step() - (missed ? run.steps_at_once() : 0), 0));
-  double evaluated_epochs = run.epoch();
-  if (missed && run.between_epochs()) --evaluated_epochs;
   const auto evaluate_when_due = [&] {
-    const bool due =
-        run.step() >= next_evaluation ||
-        (!run.knows_total_steps() && EvaluationFalls(run, evaluated_epochs));
-    if (!due) return;
+    if (!EvaluationIsDue(run)) return;
     run.Finish();
     // Due for all after the same step.
     const bool stops = !agreement.Reason().empty();
@@ -390,8 +402,6 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
     evaluate(true);
     // What it saves is of now.
     if (run.apart()) workers.Barrier("evaluated");
-    next_evaluation = NextEvaluation(run, run.step());
-    evaluated_epochs = run.epoch();
   };
   // Whether to end now, and whether to measure the next step.
   const auto decide = [&] {
@@ -436,7 +446,8 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
     }
     return Agreement::Decision{"", measure};
   };
-  if (missed && !run.done()) evaluate_when_due();
+  // A resumed one begins with the evaluation that it was stopped before.
+  if (!run.done()) evaluate_when_due();
   Agreement::Decision next = decide();
   if (!next.stop.empty()) run.Stop(next.stop);
   std::string cache_trouble;

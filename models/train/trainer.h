@@ -84,11 +84,11 @@ class Trainer {
   bool ServerIsGone() const;
   // The same of workers that are gone from an elastic job.
   bool OthersAreGone(const Error& error) const;
-  // Of one that has failed and is to begin again.
+  // Of one that has failed and may begin again.
   void Keep(TrainingRun& run, const TrainingResult& result);
   // Waits for servers and workers. Throws Error.
   void AwaitOthers();
-  // Where there will be no others, and nothing newer is in the folder.
+  // Where it does not begin again, and nothing newer is in the folder.
   void SaveKept() const;
   // An error of a device, file system or other worker that is gone, and what
   // is left.

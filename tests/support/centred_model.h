@@ -1,5 +1,4 @@
-// A model that uses what it writes in the same step: gradients are of the moved
-// centre.
+// Models that use what they write in the same step.
 #ifndef SLUICE_TESTS_SUPPORT_CENTRED_MODEL_H_
 #define SLUICE_TESTS_SUPPORT_CENTRED_MODEL_H_
 
@@ -7,6 +6,7 @@
 
 namespace sluice::testing {
 
+// Gradients are of the moved centre.
 inline ModelSpec Centred(Scope& scope, const Features& in, const RunContext&) {
   Graph& graph = scope.graph();
   const Output centre = graph.Variable(
@@ -22,6 +22,37 @@ inline ModelSpec Centred(Scope& scope, const Features& in, const RunContext&) {
 inline TrainerSpec CentredSpec() {
   TrainerSpec spec = ToySpec();
   spec.model = Centred;
+  return spec;
+}
+
+// Writes two statistics by nodes that are no update: 'mean', on the way to that
+// of 'spread', and 'centre', on the way to the loss.
+inline ModelSpec Chained(Scope& scope, const Features& in,
+                         const RunContext& run) {
+  Graph& graph = scope.graph();
+  const Output x = in["x"];
+  const auto statistic = [&](const char* name) {
+    return graph.Variable(name, Filled(0, {x.shape()[1]}),
+                          {.trainable = false});
+  };
+  const auto moved = [](const Output& average, const Output& value) {
+    return Assign(average, 0.9f * average + 0.1f * Mean(value, {0}));
+  };
+  const Output mean = statistic("mean"), spread = statistic("spread");
+  Output centre = statistic("centre");
+  if (run.training()) {
+    graph.AddUpdate(moved(spread, Abs(x - moved(mean, x))));
+    centre = StopGradient(moved(centre, x));
+  }
+  const Output logits =
+      layers::Dense(scope / "logits", x - centre, {.units = 3});
+  return {.loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"])),
+          .metrics = {{"accuracy", Accuracy(logits, in["label"])}}};
+}
+
+inline TrainerSpec ChainedSpec() {
+  TrainerSpec spec = ToySpec();
+  spec.model = Chained;
   return spec;
 }
 

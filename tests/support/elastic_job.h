@@ -79,6 +79,7 @@ class Mortal final : public Collective {
     return Live([&] { return group_->AllToAll(name, mine, each, all); });
   }
   Status Barrier(std::string_view name) override {
+    if (before_barrier_) before_barrier_(name);
     return Live([&] { return group_->Barrier(name); });
   }
   Status Check() override { return group_->Check(); }
@@ -89,6 +90,10 @@ class Mortal final : public Collective {
 
   // Before its next call.
   void Die() { dies_in_ = 1; }
+  // Called by who trains with it, before each barrier.
+  void BeforeBarriers(std::function<void(std::string_view name)> fn) {
+    before_barrier_ = std::move(fn);
+  }
   bool died() const { return died_; }
 
  private:
@@ -109,6 +114,7 @@ class Mortal final : public Collective {
   const std::unique_ptr<dist::Group> group_;
   std::atomic<int> dies_in_, misses_in_;
   std::atomic<bool> died_{false};
+  std::function<void(std::string_view name)> before_barrier_;
 };
 
 class ElasticJob {

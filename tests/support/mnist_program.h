@@ -2,6 +2,7 @@
 #ifndef SLUICE_TESTS_SUPPORT_MNIST_PROGRAM_H_
 #define SLUICE_TESTS_SUPPORT_MNIST_PROGRAM_H_
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,17 @@ inline std::vector<std::string> OnNetwork(
                                   "--log-every", "1",     "--deterministic"};
   all.insert(all.end(), more.begin(), more.end());
   return OnMnist("train", all, "cnn");
+}
+
+// The rows of a table (predict --csv) whose first field is `file`, without it.
+inline std::vector<std::string> CsvRowsOf(const std::string& file,
+                                          const std::string& table) {
+  std::vector<std::string> rows;
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(file + ",")) rows.push_back(line.substr(file.size()));
+  }
+  return rows;
 }
 
 inline void CheckMnistError(const Outcome& outcome, int code,

@@ -157,6 +157,77 @@ inline TrainerSpec PlainSpec() {
   return spec;
 }
 
+// The same that measures more: `add` gets how many examples a share has.
+using AddMeasures = std::function<void(ModelSpec& model, const Output& rows,
+                                       const RunContext& run)>;
+inline TrainerSpec Measuring(const AddMeasures& add) {
+  TrainerSpec spec = PlainSpec();
+  spec.model = [add](Scope& scope, const Features& in, const RunContext& run) {
+    ModelSpec model = Plain(scope, in, run);
+    add(model, Size(in["label"]), run);
+    return model;
+  };
+  return spec;
+}
+
+// Measures for which workers meet, each by a node 'of_all'.
+inline std::vector<AddMeasures> MeasuresOfAll() {
+  const auto metric = [](DType dtype) {
+    return [dtype](ModelSpec& model, const Output& rows, const RunContext&) {
+      model.metrics.emplace_back(
+          "rows",
+          Metric(AllReduce(Cast(rows, dtype), Reduction::kSum, "of_all")));
+    };
+  };
+  const auto summary = [](ModelSpec& model, const Output& rows,
+                          const RunContext&) {
+    model.summaries.emplace_back("rows",
+                                 AllReduce(rows, Reduction::kSum, "of_all"));
+  };
+  const auto rank = [](ModelSpec& model, const Output& rows,
+                       const RunContext&) {
+    model.summaries.emplace_back("rank", WorkerRank(rows.graph(), "of_all"));
+  };
+  // In evaluations alone.
+  const auto evaluated = [metric](ModelSpec& model, const Output& rows,
+                                  const RunContext& run) {
+    if (!run.training()) metric(DType::kFloat32)(model, rows, run);
+  };
+  return {metric(DType::kInt64), metric(DType::kFloat32), summary, rank,
+          evaluated};
+}
+
+// Of 100 examples, in order, of which training cannot read that of a number, as
+// long as there is one (from 0 on; below 0: it can read all).
+inline TrainerSpec Unreadable(int64_t number) {
+  TrainerSpec spec = PlainSpec();
+  spec.input = [number](const RunContext& run) {
+    constexpr int64_t kExamples = 100;
+    Tensor x(DType::kFloat32, {kExamples, 3});
+    Tensor label(DType::kInt64, {kExamples});
+    for (int64_t i = 0; i < kExamples; ++i) {
+      label.data<int64_t>()[i] = i % 3;
+      for (int64_t j = 0; j < 3; ++j) {
+        x.data<float>()[3 * i + j] =
+            static_cast<float>(j == 0 ? i : i * (j + 2) % 17) / kExamples;
+      }
+    }
+    const bool fails = run.training() && number >= 0;
+    Dataset all =
+        datasets::FromTensors({{"x", x}, {"label", label}})
+            .Map([=](Example& example) {
+              if (!fails ||
+                  std::lround(example["x"].At(0) * kExamples) != number) {
+                return;
+              }
+              throw Error(Code::kDataLoss, "an example cannot be read");
+            });
+    if (run.training()) all = all.Repeat();
+    return all.Batch(run.batch_size);
+  };
+  return spec;
+}
+
 inline void CheckEqual(const Trained& a, const Trained& b) {
   REQUIRE(a.error == "");
   REQUIRE(b.error == "");

@@ -83,11 +83,21 @@ Result<CheckpointWriter::Written> CheckpointWriter::Wait() {
   return written_;
 }
 
+std::string CheckpointWriter::Find(int64_t step) const {
+  const std::vector<int64_t> steps = manager_.Steps().ValueOrThrow();
+  const bool saved = std::binary_search(steps.begin(), steps.end(), step);
+  return saved ? manager_.PathOf(step) : std::string();
+}
+
+// What was kept may be saved, too, and its file say how it was evaluated.
 void SaveCheckpoints::Begin(TrainingRun& run) {
   saved_at_ = now_();
-  if (run.resumed_from().empty() || run.resumed_from() == kKeptInMemory) return;
+  const std::string& source = run.resumed_from();
+  const std::string path =
+      source == kKeptInMemory ? writer_.Find(run.step()) : source;
+  if (path.empty()) return;
   saved_step_ = run.step();
-  last_path_ = run.resumed_from();
+  last_path_ = path;
 }
 
 bool SaveCheckpoints::Due(const TrainingRun& run) const {
@@ -170,6 +180,8 @@ void SaveCheckpoints::Wait(TrainingRun& run) {
 void SaveCheckpoints::Save(TrainingRun& run, std::optional<double> metric) {
   Wait(run);
   run.RenewSnapshot();
+  // Of scattered variables it may be the one that is saved, with its metric.
+  if (!metric && run.snapshot()->state.step == saved_step_) return;
   Write(run, metric);
 }
 

@@ -40,6 +40,9 @@ class CheckpointWriter {
   };
   // The error of one that failed, once.
   Result<Written> Wait();
+  // The path of a step that is saved already; "": it is not. Before anything is
+  // written. Throws Error.
+  std::string Find(int64_t step) const;
 
  private:
   void Join() {
@@ -89,7 +92,8 @@ class SaveCheckpoints : public Hook {
 
  private:
   bool Due(const TrainingRun& run) const;
-  // Starts, once the one before is written.
+  // Starts, once the one before is written; without a metric not where the
+  // snapshot's step is saved already.
   void Save(TrainingRun& run, std::optional<double> metric);
   // Starts with the run's snapshot as it is; none is being written.
   void Write(TrainingRun& run, std::optional<double> metric);
@@ -103,7 +107,8 @@ class SaveCheckpoints : public Hook {
   std::shared_ptr<const Checkpoint> snapshot_;
   CheckpointWriter writer_;
   std::vector<const Hook*> others_;
-  int64_t saved_step_ = -1;     // of the newest save begun, unless it failed
+  // Of the newest save begun, unless it failed, or of what it all begins with.
+  int64_t saved_step_ = -1;
   int64_t told_step_ = -1;      // of which it was said that it is not finite
   Clock::time_point saved_at_;  // when that began; one waited for: its end
   std::string last_path_;

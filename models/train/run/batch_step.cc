@@ -54,9 +54,10 @@ BatchStep::Prepared& BatchStep::PreparedFor(const std::vector<Shape>& shapes) {
   return prepared_.front();
 }
 
-StepInfo BatchStep::Prepare(int64_t examples, int beside) {
+StepInfo BatchStep::Prepare(int64_t examples, int beside, int64_t batch) {
   MemoryNeed need;
   need.examples = examples;
+  need.batch = batch;
   shapes_ = features_.ShapesFor(examples);
   for (size_t i = 0; i < placeholders_.size(); ++i) {
     need.batches += kBatches * static_cast<size_t>(shapes_[i].elements()) *

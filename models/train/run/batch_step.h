@@ -30,8 +30,8 @@ class BatchStep {
   // Plans the step for batches of that many examples, without taking memory for
   // it. Throws Error(kResourceExhausted), saying the sizes, when so many steps,
   // `beside` one another, would not fit into the machine's memory; on an
-  // accelerator one, which is its own.
-  StepInfo Prepare(int64_t examples, int beside = 1);
+  // accelerator one, which is its own. `batch`, for that: MemoryNeed::batch.
+  StepInfo Prepare(int64_t examples, int beside = 1, int64_t batch = 0);
   // Of the step that was started or prepared last; not while it is under way.
   StepInfo info() const { return prepared_.front().step.info(); }
 

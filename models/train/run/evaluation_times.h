@@ -4,19 +4,19 @@
 #ifndef SLUICE_MODELS_TRAIN_RUN_EVALUATION_TIMES_H_
 #define SLUICE_MODELS_TRAIN_RUN_EVALUATION_TIMES_H_
 
-#include <cstdint>
-
 #include "models/train/run/training_run.h"
 
 namespace sluice {
 
-// Where epochs end with the input: whether one of those up to now, but not of
-// the `epochs` before, is one to evaluate after.
-bool EvaluationFalls(const TrainingRun& run, double epochs);
+// Before workers begin together: what a restored state does not say of
+// TrainingRun::evaluations is taken from where it stands.
+void CountEarlierEvaluations(TrainingRun& run);
 
-// Else: the first step after `step` at which to evaluate, at the latest the
-// last one. INT64_MAX where epochs end with the input.
-int64_t NextEvaluation(const TrainingRun& run, int64_t step);
+// Whether one is due that was not done, as after the last step, too.
+bool EvaluationIsDue(const TrainingRun& run);
+
+// All that are due up to now were done.
+void CountEvaluations(TrainingRun& run);
 
 // Tells the reporter when evaluations are where they cannot be as was asked.
 void NoteEvaluations(const TrainingRun& run);

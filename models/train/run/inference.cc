@@ -6,6 +6,8 @@
 #include <chrono>
 
 #include "graph/row_pieces.h"
+#include "graph/traversal.h"
+#include "models/train/run/leaf_steps.h"
 #include "models/train/values/weights_file.h"
 #include "models/train/workers/device_threads.h"
 
@@ -29,6 +31,15 @@ std::vector<Output> OutputsOf(const NamedOutputs& named) {
   std::vector<Output> outputs;
   for (const auto& [name, output] : named) outputs.push_back(output);
   return outputs;
+}
+
+// Whether computing them takes an exchange with other workers.
+bool AreExchanged(const std::vector<Output>& outputs) {
+  std::vector<const Node*> nodes;
+  for (const Output& output : outputs) nodes.push_back(&output.node());
+  const auto needed = Needed(nodes);
+  return std::any_of(needed.begin(), needed.end(),
+                     [](const Node* node) { return node->op().collective; });
 }
 
 bool Stopped(const StopToken* stop) {
@@ -63,7 +74,9 @@ int64_t WholeRowsOf(const Example& batch) {
 bool NextOfEach(std::vector<Iterator>& batches, std::vector<Example>* next) {
   next->resize(batches.size());
   bool more = false;
-  for (size_t i = 0; i < batches.size(); ++i) {
+  // The first one last: what is saved is its position, which is to be before
+  // the batch, whichever of them cannot read it.
+  for (size_t i = batches.size(); i-- > 0;) {
     more = batches[i].Next(&(*next)[i]).ValueOrThrow();
   }
   return more;
@@ -76,10 +89,12 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
 
 Inference::Inference(const TrainerSpec& spec, RunContext run,
                      const SessionOptions& options, const Workers& workers,
-                     DeviceThreads* devices, const PlaceFn& place)
+                     DeviceThreads* devices, const PlaceFn& place,
+                     int64_t steps)
     : run_(std::move(run)),
       workers_(workers),
       devices_(devices),
+      steps_(steps),
       set_(spec.evaluated_on && run_.mode == Mode::kEval
                ? spec.evaluated_on(run_)
                : "test"),
@@ -105,10 +120,12 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
   figures_ = {{"loss", model_.loss}};
   figures_.insert(figures_.end(), model_.metrics.begin(), model_.metrics.end());
   workers_.RequireMergeable(figures_);
-  for (const auto& node : graph_.nodes()) meets_ |= node->op().collective;
+  const std::vector<Output> computed = TensorsOf(figures_);
+  if (workers_.in_leaves()) RequireNoExchange(computed);
+  meets_ = AreExchanged(computed);
   for (size_t i = 0; i <= others_.size(); ++i) {
     evaluate_.push_back(std::make_unique<BatchStep>(
-        i == 0 ? *session_ : *others_[i - 1], *features_, TensorsOf(figures_)));
+        i == 0 ? *session_ : *others_[i - 1], *features_, computed));
   }
   predict_ = std::make_unique<BatchStep>(*session_, *features_,
                                          OutputsOf(model_.exports));
@@ -116,8 +133,10 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
 
 void Inference::SetVariables(const std::vector<NamedTensor>& values,
                              const std::string& source) {
-  ThrowIfError(WriteVariables(*session_, graph_.Variables(),
-                              PreferAverages(values), Extra::kIgnored, source));
+  const std::vector<Output> variables = graph_.Variables();
+  ThrowIfError(WriteVariables(*session_, variables,
+                              PreferAverages(values, variables),
+                              Extra::kIgnored, source));
 }
 
 void Inference::LoadWeights(const std::string& path) {
@@ -154,10 +173,11 @@ void Inference::OnDevices(const std::function<void(size_t device)>& fn) {
 
 StepInfo Inference::PrepareEvaluation() {
   const int64_t examples = workers_.ShareOf(FullBatch(input_));
+  const int64_t batch = FullBatch(input_) / steps_;
   std::vector<StepInfo> infos(evaluate_.size());
   OnDevices([&](size_t device) {
     infos[device] = evaluate_[device]->Prepare(
-        examples, static_cast<int>(evaluate_.size()));
+        examples, static_cast<int>(evaluate_.size()), batch);
   });
   return infos[0];
 }

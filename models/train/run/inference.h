@@ -78,11 +78,13 @@ class Inference {
   // its leaves of every batch. `devices` is not owned; where there are several
   // its leaves are theirs, and it is asked for evaluations alone.
   // `place`, unless null, may have variables stay where a training has them,
-  // whose rows are then read there (graph/row_pieces.h).
+  // whose rows are then read there (graph/row_pieces.h). A batch is as large as
+  // those of so many `steps` (TrainingRun::steps_at_once), for messages.
   using PlaceFn = std::function<void(Graph& graph, SessionOptions& session)>;
   Inference(const TrainerSpec& spec, RunContext run,
             const SessionOptions& options, const Workers& workers,
-            DeviceThreads* devices, const PlaceFn& place = nullptr);
+            DeviceThreads* devices, const PlaceFn& place = nullptr,
+            int64_t steps = 1);
 
   // Values of the model's variables; others (optimizer slots) are ignored.
   // Throws Error naming what does not fit; `source` says where they are from.
@@ -143,6 +145,7 @@ class Inference {
   RunContext run_;
   Workers workers_;
   DeviceThreads* devices_;  // null: one, and the caller's thread
+  const int64_t steps_;
   std::string set_;
   Dataset input_;
   std::vector<Dataset> shares_;

@@ -31,8 +31,8 @@ LeafGradients::LeafGradients(Session& session, const Features& features,
   SLUICE_CHECK(options_.at_once == 1 || options_.statistics.empty());
 }
 
-StepInfo LeafGradients::Prepare(int64_t examples, int beside) {
-  return gradients_.Prepare(examples, beside);
+StepInfo LeafGradients::Prepare(int64_t examples, int beside, int64_t batch) {
+  return gradients_.Prepare(examples, beside, batch);
 }
 
 void LeafGradients::Run(int64_t leaf, std::span<const Example> shares,

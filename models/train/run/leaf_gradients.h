@@ -33,7 +33,7 @@ class LeafGradients {
   LeafGradients(Session& session, const Features& features, Options options);
 
   // BatchStep::Prepare, of so many devices of the same memory.
-  StepInfo Prepare(int64_t examples, int beside);
+  StepInfo Prepare(int64_t examples, int beside, int64_t batch);
   StepInfo info() const { return gradients_.info(); }
 
   // What `measured` is of the leaf whose share is number i.

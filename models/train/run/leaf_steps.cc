@@ -9,14 +9,41 @@
 #include "engine/status.h"
 #include "engine/threads.h"
 #include "graph/session/cluster.h"
+#include "models/optim/reduce_gradients.h"
 
 namespace sluice {
 namespace {
 
-std::vector<const Node*> ReductionsOf(const Graph& graph) {
+std::vector<Operation> OperationsOf(const std::vector<Output>& outputs) {
+  return {outputs.begin(), outputs.end()};
+}
+
+// All that `ends` need, but for collectives that others of them come after only
+// because they keep an order.
+std::set<const Node*> NodesBehind(const std::vector<Operation>& ends) {
+  std::set<const Node*> needed;
+  std::vector<const Node*> open;
+  for (const Operation& end : ends) open.push_back(&end.node());
+  while (!open.empty()) {
+    const Node* const node = open.back();
+    open.pop_back();
+    if (!needed.insert(node).second) continue;
+    for (const Output& input : node->inputs()) open.push_back(&input.node());
+    for (const Node* before : node->control_inputs()) {
+      const bool ordered = node->op().collective && before->op().collective;
+      if (!ordered) open.push_back(before);
+    }
+  }
+  return needed;
+}
+
+std::vector<const Node*> ReductionsOf(const Graph& graph,
+                                      const Operation& train,
+                                      const Output& loss) {
+  const std::set<const Node*> needed = NodesBehind({train, loss});
   std::vector<const Node*> reductions;
   for (const auto& node : graph.nodes()) {
-    if (!node->op().collective) continue;
+    if (!node->op().collective || !needed.contains(node.get())) continue;
     if (!node->Is("AllReduce") || !node->attrs().String("group").empty()) {
       throw Error(Code::kUnimplemented,
                   fmt::format("'{}' is no all-reduce over all workers, beside "
@@ -35,58 +62,39 @@ std::vector<Output> InputsOf(const std::vector<const Node*>& nodes) {
   return inputs;
 }
 
-// All that `outputs` need.
-std::set<const Node*> NodesBehind(const std::vector<Output>& outputs) {
-  std::set<const Node*> needed;
-  std::vector<const Node*> open;
-  for (const Output& output : outputs) open.push_back(&output.node());
-  while (!open.empty()) {
-    const Node* const node = open.back();
-    open.pop_back();
-    if (!needed.insert(node).second) continue;
-    for (const Output& input : node->inputs()) open.push_back(&input.node());
-    for (const Node* before : node->control_inputs()) open.push_back(before);
-  }
-  return needed;
-}
-
-void CheckNoExchange(const std::set<const Node*>& by_leaf) {
-  for (const Node* node : by_leaf) {
-    if (!node->op().collective) continue;
+// That what all leaves have is divided by their number, as it is (Reduce).
+void CheckMeans(const std::vector<const Node*>& reductions) {
+  for (const Node* node : reductions) {
+    if (node->attrs().Bool("mean")) continue;
     throw Error(Code::kUnimplemented,
-                fmt::format("'{}' is an exchange within the gradients, which "
-                            "neither virtual workers nor mirrored devices are "
-                            "made for; batch normalisation has to be by each "
-                            "one's batch ({})",
+                fmt::format("'{}' is a sum over all workers: beside virtual "
+                            "workers and mirrored devices all-reduces are "
+                            "means ({})",
                             node->name(), node->location()));
   }
 }
 
-// Where workers share variables they write none before they have met.
-void CheckWritesNothing(const std::set<const Node*>& by_leaf) {
-  for (const Node* node : by_leaf) {
-    if (node->mutates() == 0) continue;
-    throw Error(
-        Code::kUnimplemented,
-        fmt::format("'{}' updates '{}', and gradients are of what it "
-                    "wrote: not where workers share variables, on "
-                    "parameter servers or in pipeline stages ({})",
-                    node->name(), node->input(0).name(), node->location()));
+// That nothing is left out of what is written beside the training's own updates
+// (`beside`): leaves write it, are put back (LeafGradients), and `train` then
+// writes the mean.
+void CheckUpdates(const std::vector<Operation>& beside,
+                  const std::set<const Node*>& by_leaf,
+                  const Operation& train) {
+  std::set<Output> means;
+  for (const Node* write : WritesOf({train})) {
+    if (by_leaf.contains(write)) continue;
+    for (int i = 0; i < write->mutates(); ++i) means.insert(write->input(i));
   }
-}
-
-// Of what is written beside the training's own updates nothing may be left out.
-void CheckUpdates(const Node& update, const std::set<const Node*>& by_leaf) {
-  if (update.mutates() > 0 && !by_leaf.contains(&update)) {
-    throw Error(
-        Code::kUnimplemented,
-        fmt::format("'{}' updates '{}' in every step, which has no mean over "
-                    "virtual workers or mirrored devices ({})",
-                    update.name(), update.input(0).name(), update.location()));
-  }
-  if (!update.Is("NoOp")) return;
-  for (const Node* member : update.control_inputs()) {
-    CheckUpdates(*member, by_leaf);
+  for (const Node* write : WritesOf(beside)) {
+    for (int i = 0; i < write->mutates(); ++i) {
+      const Output& variable = write->input(i);
+      if (by_leaf.contains(write) && means.contains(variable)) continue;
+      throw Error(
+          Code::kUnimplemented,
+          fmt::format("'{}' updates '{}' in every step, which has no mean over "
+                      "virtual workers or mirrored devices ({})",
+                      write->name(), variable.name(), write->location()));
+    }
   }
 }
 
@@ -115,31 +123,48 @@ std::vector<Output> WrittenBy(const std::set<const Node*>& by_leaf) {
 
 }  // namespace
 
+void RequireNoExchange(const std::vector<Output>& computed) {
+  for (const Node* node : NodesBehind(OperationsOf(computed))) {
+    if (!node->op().collective && !node->op().asks_seat) continue;
+    throw Error(Code::kUnimplemented,
+                fmt::format("'{}' is of several workers, within what virtual "
+                            "workers, micro-batches and mirrored devices "
+                            "compute each by itself: neither gradients nor "
+                            "metrics and summaries can be of it, and batch "
+                            "normalisation has to be by each one's batch ({})",
+                            node->name(), node->location()));
+  }
+}
+
 LeafSteps::LeafSteps(const Graph& graph, Session& session,
                      const Features& features, const Workers& workers,
                      DeviceThreads& devices, Options options)
     : graph_(graph),
       workers_(workers),
       options_(std::move(options)),
-      reductions_(ReductionsOf(graph)),
-      by_leaf_(NodesBehind(InputsOf(reductions_))) {
-  CheckNoExchange(by_leaf_);
-  // With stages, and servers, leaves write nothing (AllReduceOptions::shared).
+      reductions_(ReductionsOf(graph, options_.train, options_.loss)),
+      by_leaf_(NodesBehind(OperationsOf(InputsOf(reductions_)))) {
+  std::vector<Output> computed = InputsOf(reductions_);
+  std::vector<Operation> beside = OperationsOf(computed);
+  computed.insert(computed.end(), options_.measured.begin(),
+                  options_.measured.end());
+  RequireNoExchange(computed);
+  CheckMeans(reductions_);
   const bool staged = workers.stages() > 1;
   if (staged || options_.served) {
-    CheckWritesNothing(by_leaf_);
+    // AllReduceOptions::shared: they write none before they have met.
+    RefuseWrites(beside, "gradients are of",
+                 "where workers share variables, on parameter servers or in "
+                 "pipeline stages");
   } else {
-    for (const Operation& update : graph.updates()) {
-      CheckUpdates(update.node(), by_leaf_);
-    }
+    const std::vector<Operation>& updates = graph.updates();
+    beside.insert(beside.end(), updates.begin(), updates.end());
+    CheckUpdates(beside, by_leaf_, options_.train);
   }
   if (options_.mirrored.any()) {
-    std::vector<Output> computed = InputsOf(reductions_);
-    computed.insert(computed.end(), options_.measured.begin(),
-                    options_.measured.end());
     mirrors_ = std::make_unique<Mirrors>(
         graph, session, devices, options_.mirrored.variables_on_each,
-        options_.session, VariablesIn(NodesBehind(computed)));
+        options_.session, VariablesIn(NodesBehind(OperationsOf(computed))));
   } else {
     mirrors_ = std::make_unique<Mirrors>(session, devices);
   }
@@ -156,11 +181,11 @@ LeafSteps::LeafSteps(const Graph& graph, Session& session,
   }
 }
 
-StepInfo LeafSteps::Prepare(int64_t examples) {
+StepInfo LeafSteps::Prepare(int64_t examples, int64_t batch) {
   std::vector<StepInfo> infos(gradients_.size());
   mirrors_->threads().Run([&](size_t device) {
     infos[device] = gradients_[device]->Prepare(
-        examples, static_cast<int>(gradients_.size()));
+        examples, static_cast<int>(gradients_.size()), batch);
   });
   std::vector<FeedShape> feeds;
   for (const Node* node : reductions_) {

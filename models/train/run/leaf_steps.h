@@ -20,6 +20,11 @@
 
 namespace sluice {
 
+// Throws Error(kUnimplemented) where something of what each leaf computes by
+// itself is of other workers, or of how many there are or which this is: that
+// would go by their number.
+void RequireNoExchange(const std::vector<Output>& computed);
+
 // One thread. Must not outlive what it is given.
 class LeafSteps {
  public:
@@ -38,12 +43,13 @@ class LeafSteps {
   // The session, which has the variables, is Mirrors' home; `devices` are those
   // of `mirrored`, or where there are none the session's. Throws
   // Error(kUnimplemented) where the step updates something between its
-  // gradients that has no mean.
+  // gradients that has no mean, where it sums what workers have, and as
+  // RequireNoExchange does.
   LeafSteps(const Graph& graph, Session& session, const Features& features,
             const Workers& workers, DeviceThreads& devices, Options options);
 
-  // BatchStep::Prepare of the gradients.
-  StepInfo Prepare(int64_t examples);
+  // BatchStep::Prepare of the gradients, for leaves of so many of a `batch`.
+  StepInfo Prepare(int64_t examples, int64_t batch);
   // BatchStep::info, of the first device's.
   StepInfo info() const { return gradients_[0]->info(); }
 

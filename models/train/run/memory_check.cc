@@ -21,14 +21,21 @@ Status CheckMemory(const MemoryNeed& need, size_t available) {
   const double left =
       static_cast<double>(available) - static_cast<double>(need.variables);
   const auto fit = static_cast<int64_t>(std::max(left / each, 0.0));
+  const int64_t batch = need.batch > 0 ? need.batch : need.examples;
+  // So many of these make a batch.
+  const double shares =
+      static_cast<double>(batch) /
+      static_cast<double>(std::max<int64_t>(need.examples, 1));
   return ResourceExhausted(fmt::format(
       "a batch of {} needs {} of memory (arena {}, variables {}, batches {}) "
       "and {} are free; {}",
-      need.examples, FormatBytes(total), FormatBytes(need.arena),
+      batch, FormatBytes(total), FormatBytes(need.arena),
       FormatBytes(need.variables), FormatBytes(need.batches),
       FormatBytes(available),
-      fit > 0 ? fmt::format("about --batch-size {} fits", fit)
-              : "not even one example fits"));
+      fit > 0
+          ? fmt::format("about --batch-size {} fits",
+                        static_cast<int64_t>(static_cast<double>(fit) * shares))
+          : "not even one example fits"));
 }
 
 size_t AvailableMemory() {

@@ -13,14 +13,17 @@ namespace SLUICE_INTERNAL sluice {
 
 // Bytes that a step is going to take and does not hold yet.
 struct MemoryNeed {
-  int64_t examples = 0;  // in a batch
+  int64_t examples = 0;  // that it is for
+  // Of the whole batch (--batch-size), which these are a share of where others
+  // have the rest, or it comes later; 0: these are all.
+  int64_t batch = 0;
   size_t arena = 0;
   size_t variables = 0;
   size_t batches = 0;  // as fed, those prepared ahead included
 };
 
-// kResourceExhausted, with the sizes and how many examples would about fit,
-// when that is more than the machine has free.
+// kResourceExhausted, with the sizes and about which batch would fit, when that
+// is more than the machine has free.
 Status CheckMemory(const MemoryNeed& need);
 // The same against `available` bytes, of a GPU's memory for example.
 Status CheckMemory(const MemoryNeed& need, size_t available);

@@ -70,7 +70,7 @@ struct TrainingOptions {
   // The batch of each worker that updates them at its own speed
   // (TrainingServers::lead) is RunContext::batch_size, and an update is a step.
   TrainingServers servers;
-  SessionOptions session;
+  SessionOptions session;  // with servers it has no container
   // Neither is owned. Without a reporter nothing is said, without a token
   // nothing ends training early but its hooks.
   Reporter* reporter = nullptr;

@@ -15,6 +15,7 @@
 #include "graph/text/text.h"
 #include "models/optim/contributions.h"
 #include "models/optim/name_pattern.h"
+#include "models/optim/schedule.h"
 #include "models/train/run/backup_steps.h"
 #include "models/train/run/leaf_steps.h"
 #include "models/train/run/scattered_variables.h"
@@ -28,7 +29,8 @@ Optimizer OptimizerFor(const TrainerSpec& spec, const RunContext& run,
                        const TrainingOptions& options) {
   Optimizer optimizer =
       spec.optimizer ? spec.optimizer(run) : optimizers::Adam();
-  if (options.session.precision == Precision::kFloat16) {
+  const bool half = options.session.precision == Precision::kFloat16;
+  if (half && !optimizer.scales_loss()) {
     optimizer = optimizer.WithLossScaling();
   }
   if (options.batch_by_workers) {
@@ -79,6 +81,17 @@ void CheckFrozen(const std::string& patterns,
   ThrowIfError(SelectNames(patterns, names).status().WithContext("freeze"));
 }
 
+// Of what the model has made.
+void CheckNoShift(const Graph& graph) {
+  const Output shift = LearningRateShift(graph);
+  if (!shift.valid()) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("'{}' is the name of what schedules are ahead by, "
+                          "where the batch size goes by the workers; give the "
+                          "model's variable another ({})",
+                          shift.name(), shift.node().location()));
+}
+
 // Whose batches are those of several steps.
 RunContext ForInput(const RunContext& run, int64_t steps) {
   RunContext of_input = run;
@@ -87,8 +100,9 @@ RunContext ForInput(const RunContext& run, int64_t steps) {
 }
 
 RunContext WithRank(const RunContext& run, const Workers& workers) {
-  if (workers.leaves() == 1) return run;
   RunContext of_worker = run;
+  of_worker.elastic = workers.elastic();
+  if (workers.leaves() == 1) return of_worker;
   of_worker.rank = workers.mine().begin;
   of_worker.size = workers.leaves();
   of_worker.own = workers.mine().size();
@@ -100,12 +114,14 @@ Workers WorkersOf(const TrainingOptions& options) {
                  options.mirrored.devices.size(), options.pipeline.count);
 }
 
-// One process that has all leaves has nobody to compare its input with.
+// One process that has all leaves has nobody to compare its input with, nor has
+// the first of an elastic job, to which others may come.
 void CheckForAnyRank(const TrainerSpec& spec, const RunContext& run,
                      const std::string& position) {
-  if (run.size == 1) return;
+  if (run.size == 1 && !run.elastic) return;
   RunContext last = run;
-  last.rank = run.size - 1;
+  last.size = std::max<int64_t>(run.size, 2);
+  last.rank = last.size - 1;
   if (spec.input(last).MakeIterator().SavePosition() == position) return;
   throw Error(Code::kFailedPrecondition,
               fmt::format("{}: the input is another for worker {} than for {}; "
@@ -204,7 +220,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                   options_.evaluate_every, options_.log_every));
 
   if (spec.class_names) class_names_ = spec.class_names(context_);
-  if (!options_.log_dir.empty() || workers_.several()) {
+  if (!options_.log_dir.empty() || workers_.several() || workers_.elastic()) {
     CheckNames(class_names_);
   }
 
@@ -223,11 +239,12 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   if (options_.pipeline.any()) CutModel();
   model_variables_ = graph_.Variables();
   CheckFrozen(options_.freeze, model_variables_);
+  if (options_.batch_by_workers) CheckNoShift(graph_);
   Optimizer optimizer = OptimizerFor(spec, context_, options_);
   learning_rate_ = optimizer.learning_rate();
   accumulates_ = optimizer.accumulates();
   const bool in_leaves = workers_.in_leaves();
-  if (backed_ || (!apart_ && (workers_.several() || in_leaves))) {
+  if (backed_ || (!apart_ && workers_.as_several())) {
     // Before the graphs are compared, which then differ for this reason.
     workers_.RequireSame("choice of bucket sizes",
                          fmt::format("{} and {} bytes", options_.buckets.first,
@@ -272,10 +289,12 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   evaluation.trained_on = batches_[0].SavePosition();
   inference_ = std::make_unique<Inference>(
       spec_, evaluation, options_.session, workers_.WithWholeModels(),
-      devices_.get(), [this](Graph& graph, SessionOptions& session) {
+      devices_.get(),
+      [this](Graph& graph, SessionOptions& session) {
         if (!options_.servers.any()) return;
         ReadFromServers(graph_, options_.servers, graph, session);
-      });
+      },
+      steps_at_once());
   workers_.RequireSame("evaluation input",
                        inference_->input().MakeIterator().SavePosition());
   inference_->PrepareEvaluation();
@@ -293,13 +312,14 @@ void TrainingRun::MakeSteps(const Output& learning_rate) {
   for (const auto& [name, value] : model_.summaries) measured.push_back(value);
   if (options_.pipeline.any()) measured = WithLoss(measured);
   const int64_t examples = workers_.ShareOf(FullBatch(input_));
+  const int64_t batch = FullBatch(input_) / steps_at_once();
   if (workers_.in_leaves()) {
     leaves_ = std::make_unique<LeafSteps>(
         graph_, *session_, *features_, workers_, *devices_,
         LeafSteps::Options{loss_, learning_rate, train_, std::move(measured),
                            options_.servers.any(), options_.mirrored,
                            options_.session});
-    info_ = leaves_->Prepare(examples);
+    info_ = leaves_->Prepare(examples, batch);
     if (owns_variables()) session_->Initialize();
     return;
   }
@@ -308,7 +328,7 @@ void TrainingRun::MakeSteps(const Output& learning_rate) {
   if (stale_.valid()) always.push_back(stale_);
   if (backed_) always.push_back(learning_rate);
   plain_ = std::make_unique<BatchStep>(*session_, *features_, always, targets);
-  info_ = plain_->Prepare(examples);
+  info_ = plain_->Prepare(examples, /*beside=*/1, batch);
   if (owns_variables()) session_->Initialize();
   if (backed_) {
     backups_ = std::make_unique<BackupSteps>(graph_, *session_, workers_,

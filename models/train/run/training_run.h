@@ -246,6 +246,15 @@ class TrainingRun {
   const std::string& resumed_from() const { return resumed_from_; }
   // Whether the newest state that was restored had been evaluated.
   bool evaluated() const { return evaluated_; }
+  // How many evaluations were done of those that are due, every so many epochs
+  // (TrainingOptions::evaluate_every), which goes by no batch size; nullopt
+  // until it is set, and where what was restored does not say, or counts by
+  // other epochs.
+  std::optional<int64_t> evaluations() const { return evaluations_; }
+  void set_evaluations(int64_t done) {
+    if (evaluations_ != done) snapshot_is_old_ = true;
+    evaluations_ = done;
+  }
   // Whether the variables are what step() steps made of them: not after a step
   // that failed, nor where workers are not together.
   bool sound() const { return sound_ && together_; }
@@ -379,6 +388,7 @@ class TrainingRun {
   std::string position_before_;
   std::string resumed_from_;
   bool evaluated_ = false;
+  std::optional<int64_t> evaluations_;
   std::shared_ptr<Checkpoint> snapshot_;
   bool snapshot_is_old_ = true;
   BatchStep::Pending under_way_;  // step number step_

@@ -14,6 +14,7 @@
 #include "models/optim/contributions.h"
 #include "models/optim/gradient_hooks.h"
 #include "models/optim/loss_scale.h"
+#include "models/optim/reduce_gradients.h"
 #include "models/train/run/served_tables.h"
 #include "models/train/run/training_run.h"
 
@@ -34,22 +35,13 @@ std::vector<Operation> CollectivesBefore(const Operation& end) {
 // Each worker of several does `ends` of its own; where these were of what an
 // update wrote, each would write that on the servers while others read it.
 void CheckWritesNothing(const std::vector<Operation>& ends) {
-  std::vector<const Node*> before;
+  std::vector<Operation> before;
   for (const Operation& end : ends) {
     ForEachDependency(end.node(),
-                      [&](const Node& node) { before.push_back(&node); });
+                      [&](Node& node) { before.emplace_back(&node); });
   }
-  if (ends.empty()) return;
-  const auto needed = Needed(before);
-  for (const auto& node : ends[0].node().graph().nodes()) {
-    if (node->mutates() == 0 || !needed.contains(node.get())) continue;
-    throw Error(
-        Code::kUnimplemented,
-        fmt::format("'{}' updates '{}', and what workers exchange is "
-                    "of what it wrote: not with variables on parameter "
-                    "servers ({})",
-                    node->name(), node->input(0).name(), node->location()));
-  }
+  RefuseWrites(before, "what workers exchange is of",
+               "with variables on parameter servers");
 }
 
 // They update, and virtual workers have the bits of any other process.
@@ -74,6 +66,14 @@ void TrainingRun::CheckServers() const {
     throw Error(Code::kInvalidArgument,
                 "mirrored devices have their variables themselves, not on "
                 "parameter servers");
+  }
+  // The servers' variables would be in it, an evaluation looks elsewhere.
+  if (!options_.session.container.empty()) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("variables on parameter servers are the job's: "
+                            "they go into no container, got '{}' "
+                            "(SessionOptions::container)",
+                            options_.session.container));
   }
   if (workers_.in_leaves() &&
       (options_.servers.lead || options_.servers.backups)) {
@@ -156,7 +156,7 @@ SessionOptions TrainingRun::PlaceTraining() {
                                     {servers.cut_from, servers.dense_from},
                                     decided));
   // Of contributions one worker writes the mean.
-  if (apart_ && !backed_) dist::MakeUpdatesAdditive(graph_);
+  if (apart_ && !backed_) dist::MakeUpdatesAdditive(train_);
   // Nobody else would have what a server that ends takes along.
   const bool kept = servers.patience.count() > 0 && options_.log_dir.empty();
   if (!kept || !workers_.leads())

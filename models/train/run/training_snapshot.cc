@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "models/optim/contributions.h"
 #include "models/optim/loss_scale.h"
@@ -36,18 +37,30 @@ void WithoutOptionalState(std::vector<Output>* variables,
   }
 }
 
-// Those that a checkpoint has: what schedules are ahead by comes from its
-// state.
-std::vector<Output> Saved(std::vector<Output> variables) {
-  variables = WithoutContributions(std::move(variables));
-  std::erase_if(variables, [](const Output& variable) {
-    return IsLearningRateShift(variable.name());
+// Those that a checkpoint has: not contributions to steps, where there are such
+// (`backed`), nor what schedules are ahead by, where they may be (`shifted`),
+// which comes from its state. Elsewhere who has such a name is the model's.
+std::vector<Output> Saved(std::vector<Output> variables, bool backed,
+                          bool shifted) {
+  if (backed) variables = WithoutContributions(std::move(variables));
+  std::erase_if(variables, [&](const Output& variable) {
+    return shifted && IsLearningRateShift(variable.name());
   });
   return variables;
 }
 
 // In the state of a snapshot which has but a worker's own parts: whose.
 constexpr char kPartsOf[] = "parts_of";
+
+// The same of TrainingRun::evaluations, with what they go by: an epoch has so
+// many examples, or all steps are one, or it ends with the input (0).
+constexpr char kEvaluations[] = "evaluations";
+std::string EvaluationsText(const TrainingRun& run, int64_t done) {
+  const int64_t examples = run.input().examples_per_epoch();
+  return fmt::format("{} every {} epochs of {}", done,
+                     run.options().evaluate_every,
+                     examples >= 0 ? examples : run.context().steps);
+}
 
 }  // namespace
 
@@ -82,6 +95,7 @@ TrainingTerms TrainingRun::Terms() const {
 
 // Where a number of steps was asked for, schedules are of these.
 void TrainingRun::CountEpochsOn() {
+  if (!options_.batch_by_workers) return;
   const Output shift = LearningRateShift(graph_);
   if (!shift.valid() || !owns_variables() || !session_->CanRead(shift)) return;
   const double ahead = context_.steps > 0 ? 0 : StepsAhead();
@@ -111,10 +125,15 @@ void TrainingRun::RenewSnapshot() {
   // For who looks at the file; Restore takes it from the variables.
   state.loss_scale = loss_scale().value_or(1);
   state.extra["program"] = spec_.name;
+  if (evaluations_) {
+    state.extra[kEvaluations] = EvaluationsText(*this, *evaluations_);
+  }
   if (scattered_->any() && !workers_.leads()) {
     state.extra[kPartsOf] = workers_.Name(workers_.rank());
   }
-  ReadVariables(*session_, Saved(tables_->Others(scattered_->others())),
+  ReadVariables(*session_,
+                Saved(tables_->Others(scattered_->others()), backed_,
+                      options_.batch_by_workers),
                 &renewed->tensors);
   const std::vector<NamedTensor> gathered = scattered_->Gathered(*session_);
   renewed->tensors.insert(renewed->tensors.end(), gathered.begin(),
@@ -202,7 +221,7 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   std::vector<NamedTensor> tensors;
   Status fits;
   if (owns_variables()) {
-    variables = Saved(graph_.Variables());
+    variables = Saved(graph_.Variables(), backed_, options_.batch_by_workers);
     tensors = checkpoint.tensors;
     WithoutOptionalState(&variables, &tensors);
     variables = scattered_->Mine(std::move(variables));
@@ -238,6 +257,12 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   snapshot_is_old_ = &checkpoint != snapshot_.get();
   if (resumed_from_.empty()) resumed_from_ = source;
   evaluated_ = state.metric.has_value();
+  evaluations_.reset();
+  if (const auto found = state.extra.find(kEvaluations);
+      found != state.extra.end()) {
+    const int64_t done = std::strtoll(found->second.c_str(), nullptr, 10);
+    if (found->second == EvaluationsText(*this, done)) evaluations_ = done;
+  }
   newest_loss_ = {};
   bad_loss_.reset();
   session_->set_step(static_cast<uint64_t>(state.step));

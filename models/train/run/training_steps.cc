@@ -74,8 +74,7 @@ bool TrainingRun::Step(bool measure) {
   if (workers_.elastic()) position_before_ = batches_[0].SavePosition();
   Timed(&training_seconds_, [&] {
     Timed(&input_seconds_, [&] { trained = NextOfEach(batches_, &shares_); });
-    if (trained && steps_at_once() == 1 &&
-        (workers_.several() || leaves_ != nullptr)) {
+    if (trained && steps_at_once() == 1 && workers_.as_several()) {
       for (Example& share : shares_) {
         share.Set(kShareWeight, WeightOf(share, workers_.leaves()));
       }

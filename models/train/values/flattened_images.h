@@ -20,8 +20,8 @@ namespace SLUICE_INTERNAL sluice {
 // order: those that elementwise ops join, the inner ones of a product, and so
 // on; the sums of a residual make those before and behind it one. A group that
 // images [n,h,w,c] are flattened into, or made of, has the order of these.
-// Images whose channels a Transpose moves in between are in the order that the
-// model wants anyway.
+// Images whose channels a Transpose moves in between, from where we have them
+// or to there, are in the order that the model wants anyway.
 class FlattenedImages {
  public:
   explicit FlattenedImages(const Graph& graph);
@@ -41,9 +41,17 @@ class FlattenedImages {
   Group& GroupOf(const Dimension& dimension);
   // Negative ones count from the end.
   void Unite(const Output& x, int of_x, const Output& y, int of_y);
-  // Those of the same size, counted from the end; of a view as long as all are.
-  void UniteEqual(const Output& x, const Output& y, bool view);
+  // Where they are of the same size; whether they are.
+  bool UniteEqual(const Output& x, int of_x, const Output& y, int of_y);
+  // Of the last n dimensions each that has the same size.
+  void UniteLast(const Output& x, const Output& y, int n);
+  // The dimensions of x that are not among the axes, in their order, and those
+  // of y, which has x's axes, too (`kept`), or lacks them.
+  void UniteApartFrom(std::vector<int64_t> axes, const Output& x,
+                      const Output& y, bool kept);
   void UniteOf(const Node& node);
+  // Of ops that take rows, put them together or reduce over them.
+  void UniteOfRows(const Node& node);
   void SetOrder(const Output& columns, const std::vector<int64_t>& order);
   void OrderOfImage(const Output& image, const Output& columns,
                     bool transposed);

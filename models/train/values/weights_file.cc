@@ -23,18 +23,23 @@ namespace {
 constexpr std::string_view kAverage = "/average";
 constexpr std::string_view kGlobalStep = "global_step";
 
+std::string_view LastPart(std::string_view name) {
+  return name.substr(name.rfind('/') + 1);
+}
+
 std::string PyTorchName(const Output& variable) {
   // Ours and PyTorch's last part, where they differ.
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4>
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 5>
       kLast = {{{"weights", "weight"},
+                {"table", "weight"},
                 {"scale", "weight"},
                 {"offset", "bias"},
                 {"running_variance", "running_var"}}};
   std::string name = variable.name();
-  const size_t last = name.rfind('/') + 1;
+  const std::string_view last = LastPart(name);
   for (const auto& [ours, theirs] : kLast) {
-    if (std::string_view(name).substr(last) == ours) {
-      name.replace(last, std::string::npos, theirs);
+    if (last == ours) {
+      name.replace(name.size() - last.size(), std::string::npos, theirs);
       break;
     }
   }
@@ -45,6 +50,8 @@ std::string PyTorchName(const Output& variable) {
 std::vector<int> PyTorchOrder(const Output& variable) {
   switch (variable.shape().rank()) {
     case 2:
+      // An embedding's rows are rows there, too.
+      if (LastPart(variable.name()) == "table") return {};
       return {1, 0};
     case 4:
       return {2, 3, 1, 0};
@@ -174,6 +181,7 @@ Spelling DropPrefixes(const std::vector<Output>& variables, Safetensors* file) {
 
 // Whether a checkpoint has such a tensor beside the model's variables.
 bool IsTrainingState(std::string_view name, const Names& variables) {
+  if (variables.contains(name)) return false;
   const size_t slash = name.rfind('/');
   return name == kGlobalStep || IsLossScaleState(name) ||
          IsLearningRateFactor(name) ||
@@ -181,21 +189,28 @@ bool IsTrainingState(std::string_view name, const Names& variables) {
           variables.contains(name.substr(0, slash)));
 }
 
+Names NamesOf(const std::vector<Output>& variables) {
+  Names names;
+  for (const Output& variable : variables) names.insert(variable.name());
+  return names;
+}
+
 // PreferAverages.
-void TakeAverages(Safetensors* file) {
+void TakeAverages(const Names& variables, Safetensors* file) {
   Names names;
   for (const std::string* name : NamesIn(file)) names.insert(*name);
   const auto averaged_by = [](std::string_view name) {
     return name.substr(0, name.size() - kAverage.size());
   };
-  // Of nothing that is there it is a model's own.
+  // Of nothing that is there it is a model's own, too.
   const auto is_average = [&](std::string_view name) {
-    return name.ends_with(kAverage) && names.contains(averaged_by(name));
+    return name.ends_with(kAverage) && names.contains(averaged_by(name)) &&
+           !variables.contains(name);
   };
   const bool untrained = std::any_of(
       file->tensors.begin(), file->tensors.end(),
       [](const NamedTensor& tensor) {
-        return tensor.name.ends_with(kGlobalStep) &&
+        return tensor.name == kGlobalStep &&
                tensor.tensor.dtype() == DType::kInt64 &&
                tensor.tensor.elements() == 1 && tensor.tensor.IntAt(0) == 0;
       });
@@ -275,10 +290,11 @@ WeightLayout PyTorchLayout() {
   return {PyTorchName, PyTorchOrder};
 }
 
-std::vector<NamedTensor> PreferAverages(std::vector<NamedTensor> tensors) {
+std::vector<NamedTensor> PreferAverages(std::vector<NamedTensor> tensors,
+                                        const std::vector<Output>& variables) {
   Safetensors file;
   file.tensors = std::move(tensors);
-  TakeAverages(&file);
+  TakeAverages(NamesOf(variables), &file);
   return std::move(file.tensors);
 }
 
@@ -301,15 +317,16 @@ Result<LoadedWeights> LoadWeightsLike(Session& session,
 
   SLUICE_ASSIGN_OR_RETURN(Safetensors file,
                           ReadWeights(path, LeftFor(session, variables)));
-  TakeAverages(&file);
   const bool pytorch = DropPrefixes(variables, &file) == Spelling::kPyTorch;
-  const Names known(names.begin(), names.end());
+  const Names known = NamesOf(variables);
+  TakeAverages(known, &file);
   const Names kept(loaded.reset.begin(), loaded.reset.end());
   std::vector<Output> wanted, wanted_of_model;
   Names passed_over;  // by the names of the file
   for (size_t i = 0; i < variables.size(); ++i) {
     const Output& variable = variables[i];
-    if (kept.contains(variable.name())) {
+    // What begins with weights begins at step 0.
+    if (kept.contains(variable.name()) || variable.name() == kGlobalStep) {
       passed_over.insert(pytorch ? PyTorchName(variable) : variable.name());
     } else {
       wanted.push_back(variable);
@@ -334,6 +351,12 @@ Result<LoadedWeights> LoadWeightsLike(Session& session,
                    pytorch ? PyTorchLayout() : WeightLayout()));
   for (const auto& [variable, tensor] : by_rows) {
     SLUICE_RETURN_IF_ERROR(WriteByRows(session, variable, tensor));
+  }
+  for (const Output& variable : variables) {
+    if (variable.name() == kGlobalStep && !session.IsInitialized(variable)) {
+      session.Write(variable,
+                    Tensor::Zeros(variable.dtype(), variable.shape()));
+    }
   }
   return loaded;
 }

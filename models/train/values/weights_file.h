@@ -4,6 +4,7 @@
 //   ours                               PyTorch
 //   layer1/0/conv1/weights [h,w,i,o]   layer1.0.conv1.weight [o,i,h,w]
 //   fc/weights [in,out], fc/bias       fc.weight [out,in], fc.bias
+//   words/table [size,dimensions]      words.weight [size,dimensions]
 //   bn1/scale, bn1/offset              bn1.weight, bn1.bias
 //   bn1/running_mean                   bn1.running_mean
 //   bn1/running_variance               bn1.running_var
@@ -39,7 +40,8 @@ struct LoadedWeights {
 // checkpoint holds beside the variables (slots and the step) is passed over,
 // and averages come before the values they are of. What wrappers of a model put
 // before the names of all tensors, "module.", "model." and "_orig_mod.", is
-// dropped unless variables have it, too. Variables of float32 and float64 take
+// dropped unless variables have it, too. The global step (GlobalStep) is no
+// weight: it keeps its value, or is 0. Variables of float32 and float64 take
 // any floating dtype, rounded to nearest even. One that has a value, and whose
 // rows are on several devices, is given them a few at a time where the file is
 // one of ours and has its dtype: no process has them all.
@@ -67,8 +69,10 @@ WeightLayout PyTorchLayout();
 
 // The tensors of a checkpoint with "<variable>/average" in place of
 // "<variable>", where there is one (Optimizer::WithAverages) and a step was
-// done: before the first they are zeros, and are left out.
-std::vector<NamedTensor> PreferAverages(std::vector<NamedTensor> tensors);
+// done: before the first they are zeros, and are left out. `variables` are the
+// model's, of which one may have such a name itself.
+std::vector<NamedTensor> PreferAverages(std::vector<NamedTensor> tensors,
+                                        const std::vector<Output>& variables);
 
 }  // namespace sluice
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -188,8 +189,8 @@ std::string GatheredTrace(const Workers& workers,
     ahead.push_back(shift.ahead);
     *within = std::max(*within, shift.within);
   }
-  std::vector<std::string> traces = workers.Gather("traces", mine);
-  traces.insert(traces.end(), served.begin(), served.end());
+  std::vector<std::string> traces = workers.GatherOnFirst("trace", mine);
+  std::move(served.begin(), served.end(), std::back_inserter(traces));
   return workers.leads() ? MergedTrace(traces, ahead, served.size()) : "";
 }
 

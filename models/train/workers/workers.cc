@@ -27,6 +27,9 @@ struct Say {
   WorkerTimes times;
 };
 
+// Bytes of a text that comes in pieces.
+constexpr int64_t kMostLongText = int64_t{1} << 34;
+
 // Of bytes that another worker has sent, which may be any.
 bool FlagOf(uint8_t byte, int rank) {
   if (byte <= 1) return byte == 1;
@@ -92,6 +95,14 @@ bool Workers::AreGone(const Error& error) const {
   return of_others && elastic() && !collective_->Check().ok();
 }
 
+// A part has a clock of its own.
+double Workers::seconds() const {
+  if (!several()) return 0;
+  const double all = collective_->seconds();
+  if (stages_ == 1 || replicas() == 1) return all;
+  return all + collective_->Subgroup(kStageGroup)->seconds();
+}
+
 std::vector<Dataset> Workers::SharesOf(const Dataset& whole) const {
   std::vector<Dataset> shares;
   for (int64_t leaf = mine().begin; leaf < mine().end; ++leaf) {
@@ -117,6 +128,29 @@ std::vector<std::string> Workers::Gather(std::string_view what,
                                          std::string_view mine) const {
   if (!several()) return {std::string(mine)};
   return dist::GatherTexts(*collective_, what, mine).ValueOrThrow();
+}
+
+std::vector<std::string> Workers::GatherOnFirst(std::string_view what,
+                                                std::string_view mine,
+                                                int64_t at_once) const {
+  std::vector<std::string> texts;
+  if (leads()) texts.emplace_back(mine);
+  for (int from = 1; from < size(); ++from) {
+    auto length = static_cast<int64_t>(mine.size());
+    TakeFrom(from, fmt::format("length of {}", what), &length, sizeof(length));
+    ThrowIfError(dist::CheckTextLength(what, from, length, kMostLongText));
+    std::string text, piece;
+    for (int64_t begin = 0; begin < length; begin += at_once) {
+      piece.resize(static_cast<size_t>(std::min(at_once, length - begin)));
+      if (from == rank()) {
+        mine.copy(piece.data(), piece.size(), static_cast<size_t>(begin));
+      }
+      TakeFrom(from, what, piece.data(), static_cast<int64_t>(piece.size()));
+      if (leads()) text += piece;
+    }
+    if (leads()) texts.push_back(std::move(text));
+  }
+  return texts;
 }
 
 void Workers::RequireSame(std::string_view what, std::string_view text) const {
@@ -145,7 +179,7 @@ void Workers::RequireSame(std::string_view what, std::string_view text) const {
 // numbers and these.
 MetricsOverSet Workers::Merged(const NamedMetrics& metrics,
                                std::vector<MetricsOverSet> mine) const {
-  if (!merges()) return std::move(mine[0]);
+  if (!as_several()) return std::move(mine[0]);
   std::vector<double> numbers;
   for (const MetricsOverSet& leaf : mine) {
     const std::vector<double> state = leaf.State();
@@ -179,7 +213,7 @@ MetricsOverSet Workers::Merged(const NamedMetrics& metrics,
 }
 
 void Workers::RequireMergeable(const NamedMetrics& metrics) const {
-  if (merges()) (void)MetricsOverSet(metrics).State();
+  if (as_several()) (void)MetricsOverSet(metrics).State();
 }
 
 void Workers::TakeFrom(int rank, std::string_view what, void* data,

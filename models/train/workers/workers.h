@@ -56,13 +56,17 @@ class Workers {
   // Whether that is an error because of others, with whom this one can go on:
   // it has to be elastic for that.
   bool AreGone(const Error& error) const;
+  // Whether a training is to be one that several can have: what has no mean, or
+  // cannot be merged, is no part of it. Of an elastic job also while there is
+  // one, since others may come in.
+  bool as_several() const { return several() || elastic() || in_leaves(); }
   // Of rank 0: whether some wait to come in.
   bool called() const { return elastic() && collective_->called(); }
   // "rank 1 of 4"
   std::string Name(int rank) const;
 
-  // Collective::seconds.
-  double seconds() const { return several() ? collective_->seconds() : 0; }
+  // Collective::seconds, those between replicas included.
+  double seconds() const;
 
   // 0: none.
   int64_t virtual_workers() const { return virtual_workers_; }
@@ -105,6 +109,12 @@ class Workers {
   // The texts of all, by rank. Waits.
   std::vector<std::string> Gather(std::string_view what,
                                   std::string_view mine) const;
+  // The same of long ones, of up to 16 GiB, for rank 0. They come in pieces of
+  // `at_once` bytes, 1 or more, the same on all; the others, who get nothing,
+  // hold no more than one of these. Waits.
+  std::vector<std::string> GatherOnFirst(std::string_view what,
+                                         std::string_view mine,
+                                         int64_t at_once = 16 << 20) const;
   // Throws Error(kFailedPrecondition) unless `text`, which is `what` of the
   // training, is the same on all of them. Waits.
   void RequireSame(std::string_view what, std::string_view text) const;
@@ -133,8 +143,6 @@ class Workers {
   void Barrier(std::string_view what) const;
 
  private:
-  bool merges() const { return several() || in_leaves(); }
-
   Collective* collective_;
   int64_t virtual_workers_;
   int64_t devices_;

@@ -184,6 +184,10 @@ TEST_CASE("training and evaluation end at a bad picture, or pass over some") {
   CHECK(result["bad_examples"] == 1);
   CHECK(result["steps"] == 9);
   CHECK(RunResNet50(On("eval", data, log, {})).code == 1);
+  const Outcome followed =
+      RunResNet50(On("eval", data, log, {"--skip-bad", "1", "--follow"}));
+  CHECK(followed.code == 0);
+  CHECK(Contains(followed.err, "val/1/broken.png"));
 }
 
 }  // namespace

@@ -123,6 +123,7 @@ TEST_CASE("who has no part of its own has no part of a classifier") {
   };
   in_common({"-n", "2", "--ps", "1"}, "ps");
   in_common({"-n", "2", "--elastic", "1"}, "ring");
+  in_common({"-n", "1", "--elastic", "1"}, "ring");
 }
 
 }  // namespace

@@ -185,6 +185,8 @@ TEST_CASE("an example costs as much where virtual workers share a batch") {
     const std::string shared =
         Summary(Mnist("cnn"), {28, 28, 1}, examples, {.virtual_workers = 4});
     CHECK(costs_of(shared) == costs_of(one));
+    // Whose arena that is.
+    if (examples == 100) CHECK(Contains(shared, "(step of 25 examples)"));
   }
 }
 

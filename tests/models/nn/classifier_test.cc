@@ -289,23 +289,27 @@ TEST_CASE("where logits are no numbers no label is right, cut or whole") {
   session.Write(graph.Get("fc/weights"),
                 TensorOf(DType::kFloat32, {1, 4}, p.weights));
   session.Write(graph.Get("fc/bias"), TensorOf(DType::kFloat32, {4}, p.bias));
-  std::vector<Tensor> right = {
+  const std::vector<Tensor> of_whole =
       session.Run({{x, TensorOf(DType::kFloat32, {3, 1}, p.x)},
                    {label, Tensor::Vector<int64_t>(p.labels)}},
-                  whole.Accuracy(label))};
+                  {whole.Accuracy(label), whole.TopKAccuracy(label, p.k)});
 
   const Watchdog watchdog;
   Groups groups = JoinAll(2);
-  right.resize(3);
+  std::vector<std::vector<Tensor>> of_cut(2);
   InThreads(2, [&](int rank) {
     const auto i = static_cast<size_t>(rank);
-    right[1 + i] =
-        RunOn(p, DType::kFloat32, rank, std::move(groups[i]), nullptr)[1];
+    of_cut[i] = RunOn(p, DType::kFloat32, rank, std::move(groups[i]), nullptr);
   });
-  for (const Tensor& of : right) {
-    for (int64_t i = 0; i < of.elements(); ++i) CHECK(of.At(i) == 0);
+  for (const size_t metric : {0, 1}) {  // accuracy, top 1
+    CAPTURE(metric);
+    for (int64_t i = 0; i < 3; ++i) CHECK(of_whole[metric].At(i) == 0);
+    for (const std::vector<Tensor>& results : of_cut) {
+      const Tensor& right = results[1 + metric];
+      for (int64_t i = 0; i < right.elements(); ++i) CHECK(right.At(i) == 0);
+    }
+    CHECK(of_cut[0][1 + metric].elements() == 2);
   }
-  CHECK(right[1].elements() == 2);
 }
 
 // Of a classifier and its optimizer's slots, with all of it and cut.

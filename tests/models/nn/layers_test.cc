@@ -85,6 +85,11 @@ TEST_CASE("convolution, pooling and flatten have the shapes they should") {
   CHECK(layers::AvgPool(x, {.size = 3, .stride = 2}).shape() ==
         Shape{kUnknown, 13, 13, 32});
   CHECK(layers::GlobalAvgPool(x).shape() == Shape{kUnknown, 32});
+  // A stride of 0 is the size, in each dimension by itself.
+  CHECK(layers::MaxPool(x, {.size = 2, .stride = {0, 3}}).shape() ==
+        Shape{kUnknown, 14, 9, 32});
+  CHECK(layers::AvgPool(x, {.size = 2, .stride = {2, 0}}).shape() ==
+        Shape{kUnknown, 14, 14, 32});
   x = layers::MaxPool(x, {.size = 2});
   CHECK(x.shape() == Shape{kUnknown, 14, 14, 32});
   x = layers::Conv2D(scope / "conv2", x,

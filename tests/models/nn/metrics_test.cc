@@ -227,5 +227,23 @@ TEST_CASE("where logits are no numbers no label is right") {
   }
 }
 
+TEST_CASE("F1: where logits are no numbers nothing is predicted") {
+  const float nan = std::nanf("");
+  Graph graph;
+  const Output logits = graph.Constant(
+      Tensor::Array<float>({4, 2}, {nan, nan, nan, 0, 0, 1, 1, 0}));
+  const Output labels =
+      graph.Constant(Tensor::Array<int64_t>({4}, {0, 0, 1, 0}));
+  const NamedMetrics metrics = {{"f1", F1(logits, labels)}};
+  MetricsOverSet set(metrics);
+  set.Add(Session(graph).Run({}, TensorsOf(metrics)), 4);
+  // Of class 0 one of three is found, and no other taken for it: 2 / (2 + 2).
+  CHECK(set.Values()[0].second == 0.75);
+  // As of another worker's.
+  MetricsOverSet merged(metrics);
+  merged.Merge(set.State());
+  CHECK(merged.Values()[0].second == 0.75);
+}
+
 }  // namespace
 }  // namespace sluice

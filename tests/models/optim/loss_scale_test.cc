@@ -86,6 +86,77 @@ TEST_CASE("a step that overflows changes nothing but the scale") {
   }
 }
 
+// In nodes that nobody has listed: on the way to an update, or to the loss.
+TEST_CASE("nor does it change what is written on the way") {
+  Graph graph;
+  const auto statistic = [&](const char* name) {
+    return graph.Variable(name, Zeros({2}), {.trainable = false});
+  };
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  const Output w = graph.Variable("w", Filled(1, {2}));
+  const Output mean = statistic("mean"), spread = statistic("spread");
+  const Output seen = statistic("seen"), twice = statistic("twice");
+  const Output noted = statistic("noted");
+  const Output moved = Assign(mean, 0.5f * (mean + x));
+  graph.AddUpdate(Assign(spread, Abs(x - moved)));
+  graph.AddUpdate(Identity(AssignAdd(seen, x)));
+  graph.AddUpdate(AssignAdd(twice, Assign(twice, x)));
+  const Output loss = Sum(w * x) + Sum(StopGradient(Assign(noted, x)));
+  const Operation train =
+      optimizers::Sgd(0.5).WithLossScaling({.initial = 1024}).Minimize(loss);
+  Session session(graph);
+  session.Initialize();
+  const auto step = [&](float a, float b) {
+    const float values[] = {a, b};
+    session.Run({{x, Tensor::Vector<float>(values)}}, loss, {train});
+    std::map<std::string, Tensor> after;
+    for (const Output& v : {w, mean, spread, seen, twice, noted}) {
+      after[v.name()] = session.Read(v);
+    }
+    return after;
+  };
+  const auto check = [](const std::map<std::string, Tensor>& after,
+                        const std::string& name, double a, double b) {
+    CAPTURE(name);
+    CHECK(after.at(name).At(0) == a);
+    CHECK(after.at(name).At(1) == b);
+  };
+  const auto good = step(1, 2);
+  check(good, "mean", 0.5, 1);
+  check(good, "spread", 0.5, 1);
+  check(good, "seen", 1, 2);
+  check(good, "twice", 2, 4);
+  check(good, "noted", 1, 2);
+  for (const auto& [name, value] : step(1, kHuge)) {
+    CAPTURE(name);
+    CHECK(value.BitEqual(good.at(name)));
+  }
+  const auto next = step(3, -1);
+  check(next, "mean", 1.75, 0);
+  check(next, "spread", 1.25, 1);
+  check(next, "seen", 4, 1);
+  check(next, "twice", 6, -2);
+  check(next, "noted", 3, -1);
+}
+
+TEST_CASE("gradients of what the step has written are refused") {
+  for (const bool listed : {true, false}) {
+    CAPTURE(listed);
+    Graph graph;
+    const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+    const Output w = graph.Variable("w", Ones({2}));
+    const Output centre =
+        graph.Variable("centre", Zeros({2}), {.trainable = false});
+    const Output moved = Assign(centre, 0.5f * (centre + x));
+    if (listed) graph.AddUpdate(moved);
+    const Output loss = Mean(Square(w * (x - StopGradient(moved))));
+    CHECK(Contains(
+        ErrorOf([&] { optimizers::Sgd(0.5).WithLossScaling().Minimize(loss); }),
+        "updates 'centre', and gradients are of what it wrote: not "
+        "with loss scaling"));
+  }
+}
+
 TEST_CASE("averages are the variables while all steps overflow") {
   for (const int64_t accumulate : {1, 2}) {
     CAPTURE(accumulate);

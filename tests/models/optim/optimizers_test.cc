@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "graph/builder.h"
 #include "graph/session/session.h"
@@ -137,6 +139,10 @@ TEST_CASE("clipping and weight decay") {
   CheckTaken(GradientsAfter({gradients::ClipByGlobalNorm(6.5)}), 1.5, 2, 6);
   CheckTaken(GradientsAfter({gradients::ClipByGlobalNorm(100)}), 3, 4, 12);
   CheckTaken(GradientsAfter({gradients::ClipByNorm(2.5)}), 1.5, 2, 2.5);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  CheckTaken(GradientsAfter({gradients::ClipByGlobalNorm(kInfinity)}), 3, 4,
+             12);
+  CheckTaken(GradientsAfter({gradients::ClipByNorm(kInfinity)}), 3, 4, 12);
   CheckTaken(GradientsAfter({gradients::ClipByValue(3.5)}), 3, 3.5, 3.5);
   CheckTaken(GradientsAfter({gradients::WeightDecay(0.1)}), 3.3, 4.4, 12);
   CheckTaken(GradientsAfter({gradients::WeightDecay(0.1, nullptr)}), 3.3, 4.4,
@@ -192,6 +198,27 @@ TEST_CASE("weight decay is that of an optimizer that has its own") {
         doctest::Approx(3 - 0.5 * 0.25 * 3 - 0.5));
 }
 
+TEST_CASE("an optimizer that a user chose recomputes as the program's does") {
+  const auto recomputed = [](const Optimizer& optimizer) {
+    Graph graph;
+    Output y = graph.Placeholder("x", DType::kFloat32, {8, 4});
+    for (int i = 0; i < 12; ++i) {
+      const Output w = graph.Variable("w" + std::to_string(i), Ones({4, 4}));
+      y = Tanh(MatMul(y, w));
+    }
+    optimizer.Minimize(Mean(y));
+    const auto& nodes = graph.nodes();
+    return std::count_if(nodes.begin(), nodes.end(), [](const auto& node) {
+      return node->name().find("recompute/") != std::string::npos;
+    });
+  };
+  const Optimizer program = optimizers::Sgd(1), named = optimizers::Adam();
+  CHECK(recomputed(named.WithExtrasOf(program)) == 0);
+  CHECK(recomputed(program.WithRecompute()) > 0);
+  CHECK(recomputed(named.WithExtrasOf(program.WithRecompute())) ==
+        recomputed(program.WithRecompute()));
+}
+
 TEST_CASE("clipping by norms whose squares no float32 holds") {
   struct Sizes {
     double gradient, norm;
@@ -225,6 +252,12 @@ TEST_CASE("a norm of zero is no division by zero") {
   session.Initialize();
   session.Run({}, train);
   CHECK(session.Read(w).At(0) == 0);
+  // Nor on the way, where it would be taken for what spoilt a training.
+  for (const auto& node : graph.nodes()) {
+    const bool norm = node->num_outputs() == 1 &&
+                      node->output_type(0) == TensorType{DType::kFloat64, {}};
+    if (norm) CHECK(std::isfinite(session.Run({}, node->output(0)).At(0)));
+  }
 }
 
 // Gradients of `count` runs, each given as a feed.

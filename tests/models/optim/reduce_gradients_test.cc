@@ -12,9 +12,13 @@
 #include "graph/builder.h"
 #include "graph/session/session.h"
 #include "models/optim/optimizers.h"
+#include "tests/support/error_text.h"
 
 namespace sluice {
 namespace {
+
+using testing::Contains;
+using testing::ErrorOf;
 
 // The other worker's tensors are twice this one's, so that the mean is 1.5 of
 // it. Keeps what was reduced.
@@ -193,6 +197,103 @@ TEST_CASE("what updates write is averaged, unless it is a whole number") {
   CHECK(session.Read(w).At(0) == 1 - 0.5 * 3);
   CHECK(session.Read(mean).At(1) == 3);
   CHECK(session.Read(count).IntAt(0) == 1);
+}
+
+// By no node that is listed: on the way to another update or to the loss, or as
+// the second variable of an op.
+TEST_CASE("all that updates and the loss write on their way is averaged") {
+  Graph graph;
+  const auto statistic = [&](const char* name) {
+    return graph.Variable(name, Zeros({2}), {.trainable = false});
+  };
+  const Output w = graph.Variable("w", Ones({2}));
+  const Output mean = statistic("mean"), spread = statistic("spread");
+  const Output moment = statistic("moment"), velocity = statistic("velocity");
+  const Output centre = statistic("centre");
+  const Output moved = Assign(mean, mean + w);
+  graph.AddUpdate(Assign(spread, spread + 2 * moved));
+  graph.AddUpdate(ApplyMomentum(moment, velocity, 0.5, 2 * w));
+  const Output shift = StopGradient(Assign(centre, centre + w));
+  const Operation train =
+      optimizers::Sgd(0.5).WithAllReduce().Minimize(Sum(w * w) + Sum(shift));
+  SessionOptions options;
+  options.collective = std::make_shared<Doubled>();
+  Session session(graph, options);
+  session.Initialize();
+  session.Run({}, train);
+  // 1.5 times what this worker has.
+  CHECK(session.Read(w).At(0) == 1 - 0.5 * 3);
+  CHECK(session.Read(mean).At(1) == 1.5);
+  CHECK(session.Read(spread).At(1) == 1.5 * 2);
+  CHECK(session.Read(velocity).At(1) == 1.5 * 2);
+  CHECK(session.Read(moment).At(1) == 1.5 * -1);
+  CHECK(session.Read(centre).At(1) == 1.5);
+}
+
+TEST_CASE("a count of a share is refused on the way to an update, too") {
+  Graph graph;
+  const Output w = graph.Variable("w", Ones({2}));
+  const Output x = graph.Placeholder("x", DType::kFloat32, {kUnknown});
+  const Output seen =
+      graph.Variable("seen", Zeros({}, DType::kInt64), {.trainable = false});
+  const Output half = graph.Variable("half", Zeros({}), {.trainable = false});
+  const Output counted = AssignAdd(seen, Size(x));
+  graph.AddUpdate(Assign(half, Cast(counted, DType::kFloat32) / 2));
+  CHECK(Contains(
+      ErrorOf([&] { optimizers::Sgd(1).WithAllReduce().Minimize(Sum(w * w)); }),
+      "updates 'seen'"));
+}
+
+TEST_CASE("an update has its condition where variables are shared, too") {
+  for (const bool applies : {false, true}) {
+    CAPTURE(applies);
+    Graph graph;
+    const Output w = graph.Variable("w", Ones({2}));
+    const Output mean =
+        graph.Variable("mean", Zeros({2}), {.trainable = false});
+    const Output apply = graph.Placeholder("apply", DType::kBool, {});
+    const Output update = Assign(mean, w);
+    MakeConditional(update, apply);
+    graph.AddUpdate(update);
+    const Operation train = optimizers::Sgd(0.5)
+                                .WithAllReduce({.shared = true})
+                                .Minimize(Sum(w * w));
+    SessionOptions options;
+    options.collective = std::make_shared<Doubled>();
+    Session session(graph, options);
+    session.Initialize();
+    session.Run({{apply, Tensor::Scalar(applies)}}, train);
+    CHECK(session.Read(w).At(0) == 1 - 0.5 * 3);
+    for (const int64_t i : {0, 1}) {
+      CHECK(session.Read(mean).At(i) == (applies ? 1.5 : 0));
+    }
+  }
+}
+
+TEST_CASE("where variables are shared no update is of another's new value") {
+  Graph graph;
+  const Output w = graph.Variable("w", Ones({2}));
+  const Output mean = graph.Variable("mean", Zeros({2}), {.trainable = false});
+  const Output last = graph.Variable("last", Zeros({2}), {.trainable = false});
+  graph.AddUpdate(Assign(last, 2 * Assign(mean, w)));
+  CHECK(Contains(
+      ErrorOf([&] {
+        optimizers::Sgd(1).WithAllReduce({.shared = true}).Minimize(Sum(w * w));
+      }),
+      "updates 'mean', and another update is of what it wrote"));
+}
+
+TEST_CASE("where variables are shared no loss is of what the step writes") {
+  Graph graph;
+  const Output w = graph.Variable("w", Ones({2}));
+  const Output centre = graph.Variable("centre", Zeros({2}));
+  const Output noted = StopGradient(Assign(centre, centre + w));
+  CHECK(Contains(ErrorOf([&] {
+                   optimizers::Sgd(1)
+                       .WithAllReduce({.shared = true})
+                       .Minimize(Sum(w * w) + Sum(noted), {w});
+                 }),
+                 "updates 'centre', and the loss is of what it wrote"));
 }
 
 }  // namespace

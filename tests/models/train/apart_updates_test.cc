@@ -1,10 +1,11 @@
-// What workers with speeds of their own write beside the optimizer, such as
-// moving statistics: of each batch that one of them has trained on it is in the
-// end, as often as any.
+// What workers with speeds of their own assign to variables, such as moving
+// statistics and an optimizer's means: of each batch that one of them has
+// trained on it is in the end, as often as any.
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <random>
 #include <string>
@@ -125,24 +126,41 @@ void CheckNear(const Tensor& got, const std::vector<double>& wanted) {
   }
 }
 
-// Rank 0 has read, then rank 1 does some steps, then rank 0 writes.
+struct Where {
+  int servers;
+  Lead lead;
+  bool cut;
+};
+const Where kPlaces[] = {
+    {1, kAnyLead, false}, {2, int64_t{20}, false}, {2, kAnyLead, true}};
+
+// Rank 0 has read, then rank 1 does some steps, then rank 0 writes. `halfway`
+// and `after_step` are as of Turns.
+std::vector<Trained> TrainInTurns(
+    const TrainerSpec& spec, const Where& where,
+    const std::function<bool(const InstructionLabel& ran)>& halfway,
+    const std::function<void(TrainingRun& run)>& after_step) {
+  const std::vector<Turns::Round> rounds = {{0, 0}, {2, 0}, {0, 1}, {0, 0},
+                                            {1, 1}, {0, 0}, {0, 0}, {3, 0}};
+  Turns turns(rounds, halfway, after_step);
+  Task task{.spec = [&](int) { return spec; }, .run = ToyRun(1)};
+  task.run.batch_size = kBatch;
+  task.run.steps = 2 * static_cast<int64_t>(rounds.size());
+  task.options = [](int) { return TrainingOptions{.evaluate_every = 0}; };
+  task.add_hooks = [&](Trainer& trainer) { turns.AddTo(trainer); };
+  return TrainOn(where.servers, 2, where.lead, task, [&](TrainingServers& to) {
+    if (where.cut) to.dense_from = 1;
+  });
+}
+
 TEST_CASE("what others write between a worker's read and its write stays") {
-  struct Where {
-    int servers;
-    Lead lead;
-    bool cut;
-  };
-  const Where places[] = {
-      {1, kAnyLead, false}, {2, int64_t{20}, false}, {2, kAnyLead, true}};
-  for (const auto& [servers, lead, cut] : places) {
-    CAPTURE(servers);
-    CAPTURE(cut);
-    const std::vector<Turns::Round> rounds = {{0, 0}, {2, 0}, {0, 1}, {0, 0},
-                                              {1, 1}, {0, 0}, {0, 0}, {3, 0}};
+  for (const Where& where : kPlaces) {
+    CAPTURE(where.servers);
+    CAPTURE(where.cut);
     ByHand wanted;
     bool spreads = false;
-    Turns turns(
-        rounds,
+    const std::vector<Trained> all = TrainInTurns(
+        MovingSpec(), where,
         [](const InstructionLabel& ran) {
           return ran.op.starts_with("BatchNorm") &&
                  ran.op.find("Grad") == std::string::npos;
@@ -152,15 +170,6 @@ TEST_CASE("what others write between a worker's read and its write stays") {
           const Node* const mean = run.graph().Find("norm/running_mean");
           spreads = SpreadsRows(*mean);
         });
-    Task task{.spec = [](int) { return MovingSpec(); }, .run = ToyRun(1)};
-    task.run.batch_size = kBatch;
-    task.run.steps = 2 * static_cast<int64_t>(rounds.size());
-    task.options = [](int) { return TrainingOptions{.evaluate_every = 0}; };
-    task.add_hooks = [&](Trainer& trainer) { turns.AddTo(trainer); };
-    const std::vector<Trained> all =
-        TrainOn(servers, 2, lead, task, [&](TrainingServers& to) {
-          if (cut) to.dense_from = 1;
-        });
     for (const Trained& each : all) {
       REQUIRE(each.error == "");
       CheckNear(each.variables.at("sum"), wanted.sum);
@@ -169,7 +178,65 @@ TEST_CASE("what others write between a worker's read and its write stays") {
       CheckNear(each.variables.at("average_of_all"), {wanted.average});
       CheckNear(each.variables.at("few"), wanted.few);
     }
-    CHECK(spreads == cut);
+    CHECK(spreads == where.cut);
+  }
+}
+
+// The gradient of w is the mean of a batch, whatever w is; it is computed when
+// w has come from its server, which then has its slots at hand, too.
+ModelSpec Linear(Scope& scope, const Features& in, const RunContext&) {
+  Graph& graph = scope.graph();
+  const Output w = graph.Variable("w", Filled(1, {kColumns}));
+  Output x;
+  {
+    const ControlScope after(graph, {Abs(w)});
+    x = Identity(in["x"]);
+  }
+  return {.loss = Sum(w * Mean(x, {0}))};
+}
+
+// LAMB's means of the gradients of batches one after another, by hand.
+struct SlotsByHand {
+  std::vector<double> m = std::vector<double>(kColumns, 0);
+  std::vector<double> v = std::vector<double>(kColumns, 0);
+
+  void Add(const Tensor& x) {
+    const int64_t rows = x.shape()[0];
+    for (int64_t j = 0; j < kColumns; ++j) {
+      double g = 0;
+      for (int64_t i = 0; i < rows; ++i) g += x.At(i * kColumns + j);
+      g /= static_cast<double>(rows);
+      const auto at = static_cast<size_t>(j);
+      m[at] = 0.9 * m[at] + 0.1 * g;
+      v[at] = 0.999 * v[at] + 0.001 * g * g;
+    }
+  }
+};
+
+TEST_CASE("means that an optimizer assigns to its slots are of all gradients") {
+  for (const Where& where : kPlaces) {
+    CAPTURE(where.servers);
+    CAPTURE(where.cut);
+    SlotsByHand wanted;
+    bool spreads = false;
+    const TrainerSpec spec = {
+        .name = "linear",
+        .input = Rising,
+        .model = Linear,
+        .optimizer = [](const RunContext&) { return optimizers::Lamb(0.001); }};
+    const std::vector<Trained> all = TrainInTurns(
+        spec, where,
+        [](const InstructionLabel& ran) { return ran.op == "Mean"; },
+        [&](TrainingRun& run) {
+          wanted.Add(run.batch()["x"]);
+          spreads = SpreadsRows(*run.graph().Find("w/m"));
+        });
+    for (const Trained& each : all) {
+      REQUIRE(each.error == "");
+      CheckNear(each.variables.at("w/m"), wanted.m);
+      CheckNear(each.variables.at("w/v"), wanted.v);
+    }
+    CHECK(spreads == where.cut);
   }
 }
 

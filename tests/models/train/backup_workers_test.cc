@@ -471,8 +471,7 @@ TEST_CASE("what cannot be is said before the first step") {
   };
   CHECK(Contains(error(1, wrong), "sparse rows"));
   wrong.spec = [](int) { return testing::CentredSpec(); };
-  CHECK(
-      Contains(error(1, wrong), "updates 'centre', and what workers exchange"));
+  CHECK(Contains(error(1, wrong), "updates 'centre', and the loss is of what"));
 }
 
 }  // namespace

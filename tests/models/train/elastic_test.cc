@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -79,6 +81,11 @@ struct Plan {
   unsigned optimizer = 0;  // which; 0: that of the toy
   // So many come after a few steps, and when they are in the first dies.
   int comers = 0;
+  // After this step the first dies, and all that was saved goes with it; 0:
+  // nowhere.
+  int64_t lost_after = 0;
+  bool then_fails = false;  // evaluations do, from then on
+  int stranger = -1;        // the process that has another seed
 };
 
 struct Outcome {
@@ -97,13 +104,29 @@ TrainingOptions OptionsOf(const Plan& plan) {
   return options;
 }
 
+// Evaluations cannot read a batch while it `fails`.
+TrainerSpec WithFailing(TrainerSpec spec, const std::atomic<bool>& fails) {
+  spec.input = [input = spec.input, &fails](const RunContext& run) {
+    const Dataset all = input(run);
+    if (run.training()) return all;
+    return all.Map([&fails](Example& batch) {
+      if (fails && RowsOf(batch) > 1) {
+        throw Error(Code::kNotFound, "no test data");
+      }
+    });
+  };
+  return spec;
+}
+
 Trained Train(const Plan& plan, const TrainingOptions& options, int process,
-              const testing::OnStep& after_step = {}) {
+              const testing::OnStep& after_step = {},
+              const std::atomic<bool>& fails = false) {
   Trained mine;
   try {
     RunContext run = ToyRun(kEpochs);
     run.batch_size = kBatch;
-    TrainerSpec spec = CountingSpec();
+    if (process == plan.stranger) ++run.seed;
+    TrainerSpec spec = WithFailing(CountingSpec(), fails);
     if (plan.optimizer > 0) {
       spec.optimizer = [seed = plan.optimizer](const RunContext&) {
         std::mt19937 random(seed);
@@ -123,10 +146,19 @@ Trained Train(const Plan& plan, const TrainingOptions& options, int process,
   return mine;
 }
 
+// As where the host of who had it is gone.
+void LoseCheckpoints(const std::string& log_dir) {
+  const auto saved = CheckpointManager::ForReading(log_dir);
+  for (const int64_t step : saved.Steps().ValueOrThrow()) {
+    std::filesystem::remove(saved.PathOf(step));
+  }
+}
+
 Outcome Run(const Plan& plan) {
   const dist::testing::Watchdog watchdog;
   Outcome outcome;
   std::mutex mutex;
+  std::atomic<bool> fails = false;
   ElasticJob* running = nullptr;
   ElasticJob job(
       plan.size, plan.least, plan.restarts,
@@ -138,17 +170,23 @@ Outcome Run(const Plan& plan) {
         TrainingOptions options = OptionsOf(plan);
         options.session.collective = group;
         bool grown = false;
-        Trained mine =
-            Train(plan, options, process, [&](int, TrainingRun& run) {
-              if (plan.comers == 0 || process != 0) return;
-              if (!grown && run.step() == 5) {
-                grown = true;
-                running->Grow(plan.comers);
-                // They have come to meet: the next step is theirs, too.
-                testing::AwaitTrue([&] { return group->called(); });
-              }
-              if (run.step() == 11) group->Die();
-            });
+        const auto after_step = [&](int, TrainingRun& run) {
+          if (process != 0) return;
+          if (run.step() == plan.lost_after) group->Die();
+          if (plan.comers == 0) return;
+          if (!grown && run.step() == 5) {
+            grown = true;
+            running->Grow(plan.comers);
+            // They have come to meet: the next step is theirs, too.
+            testing::AwaitTrue([&] { return group->called(); });
+          }
+          if (run.step() == 11) group->Die();
+        };
+        Trained mine = Train(plan, options, process, after_step, fails);
+        if (group->died() && plan.lost_after > 0) {
+          LoseCheckpoints(plan.log_dir);
+          fails = plan.then_fails;
+        }
         const std::lock_guard lock(mutex);
         if (!group->died()) outcome.alive[process] = std::move(mine);
       });
@@ -286,6 +324,45 @@ TEST_CASE("too few that are left save what they have, and say so") {
   }
 }
 
+// What survivors of rank 0 have in memory is all that there is, and they do not
+// come to train on it: who takes its place is of another training, or the
+// evaluation that was due fails.
+TEST_CASE("those that cannot go on together save what they have") {
+  for (const bool stranger : {true, false}) {
+    CAPTURE(stranger);
+    TemporaryFolder folder;
+    Plan plan{.size = 3, .log_dir = folder / "log"};
+    if (stranger) {
+      plan.least = 3;
+      plan.restarts = 1;
+      plan.stranger = 3;
+    }
+    plan.then_fails = !stranger;
+    // Before the evaluation after 0.4 * 3 epochs.
+    plan.lost_after = 29;
+    const Outcome outcome = Run(plan);
+    CAPTURE(outcome.said);
+    CHECK(outcome.died == 1);
+    CHECK(outcome.processes == (stranger ? 4 : 3));
+    for (const int survivor : {1, 2}) {
+      const Trained& each = outcome.alive.at(survivor);
+      CAPTURE(each.error);
+      CHECK(each.losses.size() == 29);
+      CHECK(Contains(each.error,
+                     stranger ? "is another than that of" : "no test data"));
+    }
+    CHECK(CheckpointManager::ForReading(plan.log_dir).Steps().ValueOrThrow() ==
+          std::vector<int64_t>{29});
+    // And from there another goes on to the end.
+    const Outcome rest = Run({.size = 2, .log_dir = plan.log_dir});
+    for (const auto& [process, each] : rest.alive) {
+      CAPTURE(process);
+      REQUIRE(each.error == "");
+      CheckCounted(each);
+    }
+  }
+}
+
 // One that comes after these steps has none to trace, whoever it stands in for.
 TEST_CASE("who comes in traces nothing that the others have") {
   for (const int least : {2, 3}) {
@@ -315,25 +392,32 @@ TEST_CASE("who comes in traces nothing that the others have") {
   }
 }
 
-// An update that cannot wait for the exchange.
-TEST_CASE("what an elastic job is not made for is refused") {
-  Plan plan{.size = 2, .least = 1};
+// Others would end it, or change the training, when they come.
+TEST_CASE("an elastic job of one trains what one process does") {
+  for (const int64_t virtual_workers : {4, 0}) {
+    CAPTURE(virtual_workers);
+    const Plan plan{.size = 1, .virtual_workers = virtual_workers};
+    const Outcome outcome = Run(plan);
+    const Trained& one = outcome.alive.at(0);
+    const Trained undisturbed = Train(plan, OptionsOf(plan), 0);
+    CheckCounted(one);
+    testing::CheckNear(one, undisturbed, 1e-5);
+    if (virtual_workers > 0) CheckVariables(one, undisturbed);
+  }
+}
+
+// Of one, too, to which others may come.
+void CheckRefused(int size, const TrainerSpec& spec, const std::string& why) {
+  CAPTURE(size);
+  Plan plan{.size = size, .least = 1};
   const dist::testing::Watchdog watchdog;
   std::mutex mutex;
   std::vector<std::string> errors;
   ElasticJob job(
-      2, 1, 0, [](int) { return 0; },
+      size, 1, 0, [](int) { return 0; },
       [&](int, const std::shared_ptr<Mortal>& group) {
         TrainingOptions options = OptionsOf(plan);
         options.session.collective = group;
-        TrainerSpec spec = CountingSpec();
-        spec.model = [](Scope& scope, const Features& in,
-                        const RunContext& run) {
-          const Output count = scope.graph().Variable(
-              "count", Zeros({}, DType::kInt64), {.trainable = false});
-          if (run.training()) scope.graph().AddUpdate(AssignAdd(count, 1));
-          return testing::Plain(scope, in, run);
-        };
         try {
           RunContext run = ToyRun(kEpochs);
           run.batch_size = kBatch;
@@ -344,11 +428,25 @@ TEST_CASE("what an elastic job is not made for is refused") {
         }
       });
   job.Run();
-  REQUIRE(errors.size() == 2);
+  REQUIRE(errors.size() == static_cast<size_t>(size));
   for (const std::string& error : errors) {
     CAPTURE(error);
-    CHECK(Contains(error, "updates 'count'"));
+    CHECK(Contains(error, why));
   }
+}
+
+TEST_CASE("what an elastic job is not made for is refused") {
+  TrainerSpec counts = CountingSpec();  // which cannot wait for the exchange
+  counts.model = [](Scope& scope, const Features& in, const RunContext& run) {
+    const Output count = scope.graph().Variable(
+        "count", Zeros({}, DType::kInt64), {.trainable = false});
+    if (run.training()) scope.graph().AddUpdate(AssignAdd(count, 1));
+    return testing::Plain(scope, in, run);
+  };
+  for (const int size : {2, 1}) CheckRefused(size, counts, "updates 'count'");
+  TrainerSpec shares = CountingSpec();
+  shares.input = testing::PointsOfRank;
+  CheckRefused(1, shares, "batches are shared out afterwards");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -206,6 +207,46 @@ TEST_CASE("killed between checkpoints, the same training comes out") {
     Trainer(Spec(110, false), ToyRun(4), Into(folder / "longer")).Train();
     CHECK(SameTensors(Newest(log), Newest(folder / "longer")));
   }
+}
+
+class SomePoints : public Generator {
+ public:
+  bool Next(Example* example) override {
+    if (next_ == 110) return false;
+    *example = {{"x", Tensor::Full(DType::kFloat32, {3},
+                                   static_cast<double>(next_) / 128)},
+                {"label", Tensor::Scalar<int64_t>(next_ % 3)}};
+    ++next_;
+    return true;
+  }
+
+ private:
+  int64_t next_ = 0;
+};
+
+TEST_CASE("where an epoch could not be begun, the same training goes on") {
+  TemporaryFolder folder;
+  const auto fails = std::make_shared<std::atomic<bool>>(false);
+  TrainerSpec spec = Spec(110, false);
+  spec.input = [input = spec.input, fails](const RunContext& run) {
+    if (!run.training()) return input(run);
+    return datasets::FromGenerator([fails](uint64_t epoch) {
+             if (epoch == 1 && fails->exchange(false)) {
+               throw Error(Code::kNotFound, "no file");
+             }
+             return std::make_unique<SomePoints>();
+           })
+        .Filter([](const Example&) { return true; })
+        .Batch(run.batch_size);
+  };
+  Trainer(spec, ToyRun(2), Into(folder / "whole")).Train();
+  *fails = true;
+  const TrainingOptions options = Into(folder / "log");
+  CHECK(Contains(ErrorOf([&] { Trainer(spec, ToyRun(2), options).Train(); }),
+                 "no file"));
+  CHECK(Newest(folder / "log").state.step == 5);
+  CHECK(Trainer(spec, ToyRun(2), options).Train().steps == 10);
+  CHECK(SameTensors(Newest(folder / "log"), Newest(folder / "whole")));
 }
 
 TEST_CASE("what must be known of such a training") {

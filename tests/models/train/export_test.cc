@@ -59,6 +59,33 @@ TEST_CASE("an exported model predicts what the checkpoint does") {
   CHECK(model->Predict({{"x", x}})["probabilities"].shape() == Shape{2, 3});
 }
 
+// A model's own variable that is named as another's average would be.
+TEST_CASE("a model with an average of its own is what was trained") {
+  TrainerSpec spec = ToySpec();
+  spec.model = [](Scope& scope, const Features& in, const RunContext&) {
+    const Output shift = scope.graph().Variable("shift", Zeros({3}));
+    const Output factor = scope.graph().Variable("shift/average", Ones({3}));
+    const Output hidden = layers::Dense(scope / "fc1", in["x"] * factor + shift,
+                                        {.units = 16, .activation = Relu});
+    const Output logits = layers::Dense(scope / "logits", hidden, {.units = 3});
+    return ModelSpec{
+        .loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"])),
+        .exports = {{"probabilities", Softmax(logits)}}};
+  };
+  TemporaryFolder folder;
+  Trainer trainer(spec, ToyRun(3), {.log_dir = folder / "log"});
+  const TrainingResult trained = trainer.Train();
+  CHECK(*trainer.Evaluate()->Find("loss") ==
+        doctest::Approx(*trained.evaluation->Find("loss")).epsilon(1e-6));
+  trainer.Export(folder / "model");
+  const auto model = LoadExported(folder / "model");
+  trainer.Predict([&](const Example& batch, const Example& wanted) {
+    CHECK(model->Predict(batch)["probabilities"].BitEqual(
+        wanted["probabilities"]));
+    return true;
+  });
+}
+
 TEST_CASE("feeds that do not fit are told") {
   Exported exported;
   const auto model = LoadExported(exported.path);

@@ -25,6 +25,7 @@ using testing::ToySpec;
 using testing::ToyTask;
 using testing::Trained;
 using testing::TrainWith;
+using testing::Unreadable;
 using testing::Virtual;
 
 constexpr int64_t kExamples = 100, kBatch = 25;
@@ -89,6 +90,36 @@ TEST_CASE("the device that fails is named, and the node, and all end") {
   }
 }
 
+TEST_CASE("what any device could not read is gone on from, with all examples") {
+  for (const bool on_each : {false, true}) {
+    for (const int devices : {2, 3, 4}) {
+      TrainingOptions options = OnDevices(devices, on_each, Virtual(4));
+      const Trained whole = Train(Unreadable(-1), options);
+      REQUIRE(whole.error == "");
+      for (const int leaf : {0, 1, 2, 3}) {
+        CAPTURE(on_each);
+        CAPTURE(devices);
+        CAPTURE(leaf);
+        TemporaryFolder folder;
+        options.log_dir = folder / "log";
+        // The first of its share of the third batch.
+        const Trained failed =
+            Train(Unreadable(2 * kBatch + kBatch * leaf / 4), options);
+        CAPTURE(failed.error);
+        CHECK(Contains(failed.error, "cannot be read"));
+        CHECK(failed.losses.size() == 2);
+        const Trained rest = Train(Unreadable(-1), options);
+        REQUIRE(rest.error == "");
+        CHECK(rest.result.steps == 12);
+        for (const auto& [name, value] : whole.variables) {
+          CAPTURE(name);
+          CHECK(value.BitEqual(rest.variables.at(name)));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a bad example is found, and the device that has it") {
   for (const bool on_each : {false, true}) {
     for (const int leaf : {0, 1, 2, 3}) {
@@ -126,6 +157,17 @@ TEST_CASE("a trace has the kernels of all devices") {
     for (const char* device : {"\"/cpu:0\"", "\"/cpu:1\"", "\"/cpu:2\""}) {
       CAPTURE(device);
       CHECK(Contains(trace, device));
+    }
+  }
+}
+
+TEST_CASE("measures for which workers meet are refused, of devices, too") {
+  for (const testing::AddMeasures& add : testing::MeasuresOfAll()) {
+    for (const bool on_each : {false, true}) {
+      const Trained trained =
+          Train(testing::Measuring(add), OnDevices(2, on_each));
+      CHECK(Contains(trained.error, "'of_all' is of several workers"));
+      CHECK(trained.losses.empty());
     }
   }
 }

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <random>
@@ -10,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/checkpoints/checkpoint.h"
 #include "io/checkpoints/safetensors.h"
 #include "models/train/hooks/hooks.h"
 #include "models/train/hooks/plateau.h"
@@ -257,6 +260,39 @@ TEST_CASE("a stage that fails ends the others, who say so") {
                      rank == failing ? "broken on purpose" : "rank"));
     }
   }
+}
+
+// What has been gathered last is of the evaluation before.
+TEST_CASE("an evaluation that fails leaves the one before its metric") {
+  const TemporaryFolder folder;
+  std::atomic<bool> fails = false;
+  Task task = ToyTask(4, 3);
+  task.spec = [&](int) {
+    TrainerSpec spec = ToySpec();
+    spec.input = [&fails](const RunContext& run) {
+      const Dataset all = testing::Points(run);
+      if (run.training()) return all;
+      return all.Map([&fails](Example&) {
+        if (fails) throw Error(Code::kNotFound, "no test data");
+      });
+    };
+    return spec;
+  };
+  task.options = [&](int) {
+    TrainingOptions options = Virtual(4);
+    options.log_dir = folder / "log";
+    options.log_every = 100;
+    return options;
+  };
+  // After the first evaluation, by all.
+  task.after_step = [&](int, TrainingRun& run) {
+    if (run.step() == 12) fails = true;
+  };
+  for (const Trained& each : TrainOn({2, 1}, task)) CHECK(each.error != "");
+  const auto saved = CheckpointManager::ForReading(folder / "log");
+  CHECK(saved.Steps().ValueOrThrow() == std::vector<int64_t>{10});
+  const auto first = saved.RestoreStep(10).ValueOrThrow();
+  CHECK(first.checkpoint.state.metric.has_value());
 }
 
 TEST_CASE("a value that is no number is found in its stage") {

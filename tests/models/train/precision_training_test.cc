@@ -125,6 +125,17 @@ TEST_CASE(
   CHECK(TrainFor(log, Precision::kFloat32, 25, steep).state.loss_scale == 1);
 }
 
+TEST_CASE("a program's own loss scaling is kept") {
+  TrainerSpec spec = ToySpec();
+  spec.optimizer = [](const RunContext&) {
+    return optimizers::Sgd(0.01).WithLossScaling({.initial = 64});
+  };
+  TemporaryFolder folder;
+  const Checkpoint one = TrainFor(folder / "log", Precision::kFloat16, 1, spec);
+  CHECK(ByName(one).at("loss_scale/good_steps").At(0) == 1);
+  CHECK(one.state.loss_scale == 64);
+}
+
 TEST_CASE("one and two threads give the same bits") {
   TemporaryFolder folder;
   SetComputeThreads(1);

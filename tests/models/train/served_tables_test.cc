@@ -120,6 +120,16 @@ TEST_CASE("one worker trains, evaluates and saves as without servers") {
   }
 }
 
+// Where an evaluation would look for the rows elsewhere.
+TEST_CASE("variables on servers go into no container") {
+  Task task = ReaderTask(0, 1);
+  task.options = [](int) {
+    return TrainingOptions{.session = {.container = "mine"}};
+  };
+  const Trained refused = TrainCut(1, 1, kSync, task)[0];
+  CHECK(Contains(refused.error, "they go into no container, got 'mine'"));
+}
+
 TEST_CASE("workers in step have the bits of a ring") {
   for (int trial = 0; trial < 8; ++trial) {
     CAPTURE(trial);

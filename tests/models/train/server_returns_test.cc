@@ -5,16 +5,19 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "graph/session/cluster.h"
 #include "models/train/hooks/hooks.h"
 #include "models/train/hooks/plateau.h"
 #include "tests/support/error_text.h"
@@ -303,6 +306,80 @@ TEST_CASE("so does one of virtual workers") {
     plan.dense = trial % 2 == 1;
     CheckGoesOn(plan, /*has_bits=*/true, random);
   }
+}
+
+class Notes : public Reporter {
+ public:
+  void Note(std::string_view line) override { text_.append(line) += '\n'; }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+// By a word of another server, before this worker's own link to it ends, which
+// is when the run that has failed is gone.
+TEST_CASE("what was kept is there whoever tells first that a server is gone") {
+  const auto train = [](bool strikes, Notes* notes) {
+    JobServers job(2);
+    std::shared_ptr<Cluster> cluster;
+    std::atomic<bool> told = !strikes, ends = false;
+    // Goes with the input of the run.
+    class AtEnd {
+     public:
+      explicit AtEnd(std::function<void()> fn) : fn_(std::move(fn)) {}
+      AtEnd(const AtEnd&) = delete;
+      AtEnd& operator=(const AtEnd&) = delete;
+      ~AtEnd() { fn_(); }
+
+     private:
+      const std::function<void()> fn_;
+    };
+    const auto strike = [&] {
+      if (!ends.exchange(false)) return;
+      job.End(1);
+      while (cluster->Lost().ok()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      job.Return(1);
+    };
+    Task task;
+    task.run = ToyRun(2);
+    task.run.batch_size = 5;
+    task.spec = [&](int) {
+      TrainerSpec spec = PlainSpec();
+      spec.input = [&](const RunContext& run) {
+        const Dataset all = Numbered(run);
+        if (!run.training()) return all;
+        const auto at_end = std::make_shared<AtEnd>(strike);
+        return all.Map([at_end](Example&) {});
+      };
+      return spec;
+    };
+    task.options = [&](int rank) {
+      TrainingOptions options{.log_every = 3};
+      options.reporter = notes;
+      options.servers = job.For(rank, kSync);
+      options.servers.patience = std::chrono::seconds(20);
+      cluster = options.servers.cluster;
+      return options;
+    };
+    task.after_step = [&](int, TrainingRun& run) {
+      if (run.step() != 31 || told.exchange(true)) return;
+      ends = true;
+      throw Error(Code::kUnavailable,
+                  "/job:ps/task:0: /job:ps/task:1 is silent");
+    };
+    return TrainWith(1, task)[0];
+  };
+  Notes none, notes;
+  const Trained undisturbed = train(false, &none);
+  const Trained struck = train(true, &notes);
+  CAPTURE(notes.text());
+  CHECK(Contains(notes.text(), "it is waited for"));
+  CHECK(Contains(notes.text(), "going on from step 30, kept in memory"));
+  CheckVariables(struck, undisturbed);
+  CHECK(struck.result.steps == 48);
 }
 
 TEST_CASE("a server that does not come back ends the training, in one line") {

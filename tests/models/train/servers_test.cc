@@ -409,7 +409,7 @@ TEST_CASE("what cannot be is said before the first step") {
   Task moved = task;
   moved.spec = [](int) { return testing::CentredSpec(); };
   CHECK(Contains(error(kSync, moved),
-                 "updates 'centre', and what workers exchange"));
+                 "updates 'centre', and the loss is of what it wrote"));
   moved.options = [](int) { return TrainingOptions{.virtual_workers = 2}; };
   CHECK(Contains(error(kSync, moved), "not where workers share variables"));
   task.options = [](int) { return TrainingOptions{.virtual_workers = 2}; };

@@ -54,15 +54,16 @@ class WholeRates : public Hook {
   Throughput throughput_;
 };
 
-// Whose worker takes long to read: longer than a busy machine keeps any
-// waiting.
-Task SlowTask(Rates* rates) {
+// Whose worker, or those up to `last`, takes long to read: longer than a busy
+// machine keeps any waiting.
+Task SlowTask(Rates* rates, int first = kSlow, int last = kSlow) {
   Task task{.spec =
-                [](int rank) {
+                [first, last](int rank) {
+                  const bool slow = first <= rank && rank <= last;
                   TrainerSpec spec = PlainSpec();
-                  spec.input = [rank](const RunContext& run) {
-                    return testing::Points(run).Map([rank](Example&) {
-                      if (rank != kSlow) return;
+                  spec.input = [slow](const RunContext& run) {
+                    return testing::Points(run).Map([slow](Example&) {
+                      if (!slow) return;
                       std::this_thread::sleep_for(milliseconds(60));
                     });
                   };
@@ -138,6 +139,22 @@ TEST_CASE("a stage that waits for a slow one counts that") {
   for (const Trained& each : TrainWith(2, task)) REQUIRE(each.error == "");
   CHECK(rates.exchange_wait > 0.1);
   CHECK(rates.exchange_wait <= 1);
+}
+
+// Both stages of the second one are as slow, so that none waits within it.
+TEST_CASE("a replica that waits for a slow one counts that") {
+  Rates rates;
+  Task task = SlowTask(&rates, /*first=*/2, /*last=*/3);
+  task.run = ToyRun(1);
+  task.stages = 2;
+  task.options = [](int) { return testing::Virtual(4); };
+  for (const Trained& each : TrainWith(4, task)) REQUIRE(each.error == "");
+  REQUIRE(rates.worker_exchange_waits.size() == 4);
+  for (const size_t rank : {0, 1}) {
+    CAPTURE(rank);
+    CHECK(rates.worker_exchange_waits[rank] > 0.1);
+    CHECK(rates.worker_exchange_waits[rank] <= 1);
+  }
 }
 
 TEST_CASE("what a worker waits for values of servers counts") {

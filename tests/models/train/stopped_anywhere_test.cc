@@ -94,6 +94,8 @@ TEST_CASE("told to end at any question, the same training goes on") {
                     return spec;
                   },
               .run = testing::ToyRun(3)};
+    // An epoch of ten steps, or of twelve and a half.
+    if (seed % 2 == 1) task.run.batch_size = 20;
     int64_t pause = 0;  // at this step, which evaluates; 0: nowhere
     const int patience = 2 + static_cast<int>(random() % 4);
     task.add_hooks = [&](Trainer& trainer) {

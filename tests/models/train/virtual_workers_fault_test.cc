@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/ops/state.h"
+#include "io/checkpoints/checkpoint.h"
 #include "models/train/hooks/hooks.h"
 #include "tests/support/error_text.h"
 #include "tests/support/worker_threads.h"
@@ -126,19 +127,46 @@ TEST_CASE("what virtual workers are not made for is refused") {
     return spec;
   };
   CHECK(Contains(errors(1, task), "no all-reduce over all workers"));
-  // What counts has no mean.
+  // What counts has no mean, also where it is written on the way to an update
+  // or to the loss.
+  for (const int way : {0, 1, 2}) {
+    CAPTURE(way);
+    task.spec = [way](int) {
+      TrainerSpec spec = ToySpec();
+      spec.model = [way](Scope& scope, const Features& in,
+                         const RunContext& run) {
+        ModelSpec model = testing::Network(scope, in, run);
+        const Output count = scope.graph().Variable(
+            "count", Zeros({}, DType::kInt64), {.trainable = false});
+        if (!run.training()) return model;
+        const Output counted = AssignAdd(count, 1);
+        if (way == 0) scope.graph().AddUpdate(counted);
+        if (way == 1) scope.graph().AddUpdate(Identity(counted));
+        if (way == 2) {
+          model.loss = model.loss + 0 * Cast(counted, DType::kFloat32);
+        }
+        return model;
+      };
+      return spec;
+    };
+    CHECK(Contains(errors(1, task), "updates 'count'"));
+  }
+  // A hook's sum over the processes, whose number is nobody's to know.
   task.spec = [](int) {
-    TrainerSpec spec = ToySpec();
-    spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
-      ModelSpec model = testing::Network(scope, in, run);
-      const Output count = scope.graph().Variable(
-          "count", Zeros({}, DType::kInt64), {.trainable = false});
-      if (run.training()) scope.graph().AddUpdate(AssignAdd(count, 1));
-      return model;
+    TrainerSpec spec = PlainSpec();
+    spec.optimizer = [](const RunContext&) {
+      return optimizers::Sgd(0.1).With(
+          [](MinimizeContext& context, std::vector<GradientAndVariable>&) {
+            const Output rows = Size(context.graph.Get("label"));
+            const Output seen = context.graph.Variable(
+                "seen", Zeros({}, DType::kInt64), {.trainable = false});
+            context.operations.push_back(
+                AssignAdd(seen, AllReduce(rows, Reduction::kSum, "all_rows")));
+          });
     };
     return spec;
   };
-  CHECK(Contains(errors(1, task), "updates 'count'"));
+  CHECK(Contains(errors(1, task), "all_rows' is a sum over all workers"));
   // An input that is shared out by the program itself.
   task.spec = [](int) {
     TrainerSpec spec = PlainSpec();
@@ -147,6 +175,21 @@ TEST_CASE("what virtual workers are not made for is refused") {
   };
   CHECK(Contains(errors(1, task), "shared out"));
   CHECK(Contains(errors(2, task), "shared out"));
+}
+
+// They would go by the number of processes.
+TEST_CASE("measures for which workers meet are refused") {
+  for (const testing::AddMeasures& add : testing::MeasuresOfAll()) {
+    Task task = ToyTask(4, 1);
+    task.spec = [&](int) { return testing::Measuring(add); };
+    for (const int workers : {1, 2, 3}) {
+      CAPTURE(workers);
+      for (const Trained& each : TrainWith(workers, task)) {
+        CHECK(Contains(each.error, "'of_all' is of several workers"));
+        CHECK(each.losses.empty());
+      }
+    }
+  }
 }
 
 // By the worker whose leaf it is.
@@ -185,6 +228,40 @@ TEST_CASE("a bad example of one leaf is found by all") {
         CHECK((workers == 1 || Contains(each.error, who)));
         CHECK(each.error == all[0].error);
       }
+    }
+  }
+}
+
+// Behind two steps, of which nothing was kept in memory.
+TEST_CASE("what any leaf could not read is gone on from, with all examples") {
+  const auto train = [](int64_t unreadable, const std::string& log_dir) {
+    Task task = ToyTask(4, 3);
+    task.spec = [=](int) { return testing::Unreadable(unreadable); };
+    task.options = [&](int) {
+      TrainingOptions options = Virtual(4);
+      options.log_dir = log_dir;
+      return options;
+    };
+    return TrainWith(1, task)[0];
+  };
+  const Trained whole = train(-1, "");
+  REQUIRE(whole.error == "");
+  for (const int64_t leaf : {0, 1, 2, 3}) {
+    CAPTURE(leaf);
+    TemporaryFolder folder;
+    // The first of its share of the third batch.
+    const Trained failed = train(50 + 25 * leaf / 4, folder / "log");
+    CAPTURE(failed.error);
+    CHECK(Contains(failed.error, "cannot be read"));
+    CHECK(failed.losses.size() == 2);
+    const auto saved = CheckpointManager::ForReading(folder / "log");
+    CHECK(*saved.Steps() == std::vector<int64_t>{2});
+    const Trained rest = train(-1, folder / "log");
+    REQUIRE(rest.error == "");
+    CHECK(rest.result.steps == 12);
+    for (const auto& [name, value] : whole.variables) {
+      CAPTURE(name);
+      CHECK(value.BitEqual(rest.variables.at(name)));
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include "models/train/run/leaf_steps.h"
 #include "models/train/workers/workers.h"
+#include "tests/support/centred_model.h"
 #include "tests/support/worker_threads.h"
 
 namespace sluice {
@@ -107,6 +108,26 @@ TEST_CASE("virtual workers train what as many workers do") {
       // Without what depends on a share, what one does.
       task.spec = [](int) { return PlainSpec(); };
       check(task, 1);
+    }
+  }
+}
+
+// By nodes that are no update of the graph's.
+TEST_CASE("what is written on the way is of each leaf, and then of all") {
+  for (const int workers : {1, 2, 4}) {
+    CAPTURE(workers);
+    Task leaves = ToyTask(workers, 2);
+    leaves.spec = [](int) { return testing::ChainedSpec(); };
+    Task plain = leaves;
+    plain.options = [](int) { return TrainingOptions(); };
+    const Trained one = TrainWith(1, leaves)[0];
+    CheckNear(one, TrainWith(workers, plain)[0], 2e-4);
+    for (const char* name : {"mean", "spread", "centre"}) {
+      CAPTURE(name);
+      CHECK(one.variables.at(name).At(0) != 0);
+    }
+    for (const Trained& each : TrainWith(workers, leaves)) {
+      CheckSameBits(each, one);
     }
   }
 }

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "models/train/hooks/hooks.h"
+#include "tests/support/centred_model.h"
 #include "tests/support/error_text.h"
 #include "tests/support/worker_threads.h"
 
@@ -205,6 +206,23 @@ TEST_CASE("statistics are the mean of those of the shares") {
     // It began at 0.
     CHECK(all[0].variables.at("norm/running_mean").At(c) ==
           doctest::Approx((1 - momentum) * mean).epsilon(1e-4));
+  }
+}
+
+// By nodes that are no update of the graph's, each of a worker's own share.
+TEST_CASE("workers have the mean of what they write on the way") {
+  Task task{.spec = [](int) { return testing::ChainedSpec(); },
+            .run = ToyRun(1)};
+  const Trained one = TrainWith(1, task)[0];
+  for (const int workers : {2, 3}) {
+    CAPTURE(workers);
+    const std::vector<Trained> all = TrainWith(workers, task);
+    for (const Trained& each : all) testing::CheckSameBits(each, all[0]);
+    // These are of the input alone, and of a batch the mean of its shares'.
+    for (const char* name : {"mean", "centre"}) {
+      CAPTURE(name);
+      CheckNear(all[0].variables.at(name), one.variables.at(name), 1e-5);
+    }
   }
 }
 

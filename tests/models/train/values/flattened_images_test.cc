@@ -4,12 +4,15 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/builder.h"
@@ -99,6 +102,18 @@ Vector Joined(Vector a, const Vector& b) {
   return a;
 }
 
+Vector Rectified(Vector x) {
+  for (double& one : x) one = std::max(one, 0.0);
+  return x;
+}
+
+Vector SoftmaxOf(Vector x) {
+  for (double& one : x) one = std::exp(one);
+  const double sum = std::accumulate(x.begin(), x.end(), 0.0);
+  for (double& one : x) one /= sum;
+  return x;
+}
+
 // An image [h,w,c], flattened by PyTorch, which has it as [c,h,w].
 Vector ChannelsFirst(const Tensor& image) {
   Vector flat;
@@ -115,6 +130,31 @@ struct Case {
   std::function<Output(Network& n, const Output& image)> ours;
   std::function<Vector(const Network& n, const Tensor& image)> theirs;
 };
+
+// That it computes what PyTorch does, and the same beside gradients and
+// updates.
+void Check(const Case& test) {
+  for (const bool training : {false, true}) {
+    CAPTURE(test.name);
+    CAPTURE(training);
+    Network n;
+    const Output y = test.ours(n, n.image);
+    n.variables = n.graph.Variables();
+    if (training) optimizers::Momentum(0.1, 0.9).Minimize(Mean(Square(y)));
+    Session session(n.graph);
+    session.Initialize();
+    const Tensor image = n.Draw(7);
+    const Status loaded = n.Load(session);
+    REQUIRE_MESSAGE(loaded.ok(), loaded.message());
+    const Tensor result = session.Run({{n.image, image}}, y);
+    const Vector wanted = test.theirs(n, image);
+    REQUIRE(result.elements() == static_cast<int64_t>(wanted.size()));
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      CHECK(result.At(static_cast<int64_t>(i)) ==
+            doctest::Approx(wanted[i]).epsilon(1e-4));
+    }
+  }
+}
 
 TEST_CASE("PyTorch's weights, of what flattened images are added to") {
   const std::vector<Case> all = {
@@ -202,29 +242,134 @@ TEST_CASE("PyTorch's weights, of what flattened images are added to") {
          return n.Linear("out", n.Linear("second", first));
        }},
   };
-  for (const Case& test : all) {
-    for (const bool training : {false, true}) {
-      CAPTURE(test.name);
-      CAPTURE(training);
-      Network n;
-      const Output y = test.ours(n, n.image);
-      n.variables = n.graph.Variables();
-      // The same beside gradients and updates.
-      if (training) optimizers::Momentum(0.1, 0.9).Minimize(Mean(Square(y)));
-      Session session(n.graph);
-      session.Initialize();
-      const Tensor image = n.Draw(7);
-      const Status loaded = n.Load(session);
-      REQUIRE_MESSAGE(loaded.ok(), loaded.message());
-      const Tensor result = session.Run({{n.image, image}}, y);
-      const Vector wanted = test.theirs(n, image);
-      REQUIRE(result.elements() == static_cast<int64_t>(wanted.size()));
-      for (size_t i = 0; i < wanted.size(); ++i) {
-        CHECK(result.At(static_cast<int64_t>(i)) ==
-              doctest::Approx(wanted[i]).epsilon(1e-4));
-      }
-    }
+  for (const Case& test : all) Check(test);
+}
+
+// Turned by the model, with something done between that and Flatten.
+TEST_CASE("PyTorch's weights of images that the model has turned for it") {
+  const auto flat = [](const Network& n, const Tensor& image) {
+    return n.Linear("out", Rectified(ChannelsFirst(image)));
+  };
+  const std::vector<Case> all = {
+      {"an activation",
+       [](Network& n, const Output& image) {
+         const Output turned = Transpose(image, {0, 3, 1, 2});
+         return n.Dense("out", layers::Flatten(Relu(turned)), 3);
+       },
+       flat},
+      {"dropout",
+       [](Network& n, const Output& image) {
+         const Output x = layers::Dropout(n.scope / "dropout",
+                                          Transpose(Relu(image), {0, 3, 1, 2}),
+                                          {.rate = 1e-6, .training = true});
+         return n.Dense("out", layers::Flatten(x), 3);
+       },
+       flat},
+      {"padding, of which only some is left, behind a layer",
+       [](Network& n, const Output& image) {
+         const Output moved = n.Dense("fc", layers::Flatten(image), kFeatures);
+         const Output turned = Transpose(Reshape(moved, kImages), {0, 3, 1, 2});
+         const Output wider = Pad(turned, {0, 0, 0, 0, 1, 2, 0, 1});
+         const Output x =
+             Slice(wider, {0, 0, 1, 0}, {1, kChannels, kHeight, kWidth});
+         return n.Dense("out", layers::Flatten(x), 3);
+       },
+       [](const Network& n, const Tensor& image) {
+         return n.Linear("out", n.Linear("fc", ChannelsFirst(image)));
+       }},
+      {"joined ones, behind a layer",
+       [](Network& n, const Output& image) {
+         const Output moved = n.Dense("fc", layers::Flatten(image), kFeatures);
+         const Output x = Transpose(Reshape(moved, kImages), {0, 3, 1, 2});
+         const Output both = Concat({Relu(x), x}, 1);
+         return n.Dense("out", layers::Flatten(both), 3);
+       },
+       [](const Network& n, const Tensor& image) {
+         const Vector moved = n.Linear("fc", ChannelsFirst(image));
+         return n.Linear("out", Joined(Rectified(moved), moved));
+       }},
+      {"back again",
+       [](Network& n, const Output& image) {
+         const Output turned = Relu(Transpose(image, {0, 3, 1, 2}));
+         const Output back = Transpose(turned, {0, 2, 3, 1});
+         return n.Dense("out", layers::Flatten(back), 3);
+       },
+       flat},
+      {"columns that become PyTorch's images, and then ours",
+       [](Network& n, const Output& image) {
+         const Output moved = n.Dense("fc", layers::Flatten(image), kFeatures);
+         const Output x = Reshape(moved, {1, kChannels, kHeight, kWidth});
+         const Output sum = image + Transpose(Relu(x), {0, 2, 3, 1});
+         return n.Dense("out", layers::Flatten(sum), 3);
+       },
+       [](const Network& n, const Tensor& image) {
+         const Vector columns = ChannelsFirst(image);
+         return n.Linear("out",
+                         Plus(columns, Rectified(n.Linear("fc", columns))));
+       }},
+  };
+  for (const Case& test : all) Check(test);
+}
+
+// Each makes the row of a flattened image, or two of it, into one.
+TEST_CASE("PyTorch's weights behind what takes rows of flattened images") {
+  const auto twice = [](const Output& x) { return Concat({x, x}, 0); };
+  const std::vector<std::pair<std::string, std::function<Output(Output)>>> all =
+      {{"Split", [&](const Output& x) { return Split(twice(x), 2)[1]; }},
+       {"Slice",
+        [&](const Output& x) {
+          return Slice(twice(x), {1, 0}, {1, -1});
+        }},
+       {"StridedSlice",
+        [&](const Output& x) {
+          return StridedSlice(twice(x), {.begin = {1}, .end = {2}});
+        }},
+       {"Gather",
+        [&](const Output& x) {
+          return Gather(twice(x),
+                        x.graph().Constant(Tensor::Array<int64_t>({1}, {1})));
+        }},
+       {"Unstack",
+        [](const Output& x) {
+          return Unstack(Stack({x, x}, 1), 1)[0];
+        }},
+       {"Tile",
+        [](const Output& x) {
+          return Slice(Tile(x, {3, 1}), {2, 0}, {1, -1});
+        }},
+       {"Pad",
+        [](const Output& x) {
+          return Slice(Pad(x, {1, 0, 0, 0}), {1, 0}, {1, -1});
+        }},
+       {"BroadcastTo",
+        [](const Output& x) {
+          return Slice(BroadcastTo(x, {2, kFeatures}), {0, 0}, {1, -1});
+        }},
+       {"Mean",
+        [](const Output& x) {
+          return Mean(Reshape(x, {1, 1, kFeatures}), {1});
+        }},
+       {"Max, its dimension kept", [&](const Output& x) {
+          return Max(twice(x), {-2}, /*keep_dims=*/true);
+        }}};
+  for (const auto& [name, row] : all) {
+    Check({name,
+           [row = row](Network& n, const Output& image) {
+             return n.Dense("out", row(layers::Flatten(image)), 3);
+           },
+           [](const Network& n, const Tensor& image) {
+             return n.Linear("out", ChannelsFirst(image));
+           }});
   }
+  Check({"Softmax",
+         [](Network& n, const Output& image) {
+           const Output x = Softmax(layers::Flatten(image));
+           return n.Dense("out", x + Exp(LogSoftmax(x)), 3);
+         },
+         [](const Network& n, const Tensor& image) {
+           const Vector x = SoftmaxOf(ChannelsFirst(image));
+           return n.Linear("out", Plus(x, SoftmaxOf(x)));
+         }});
 }
 
 TEST_CASE("what PyTorch would have in two orders is refused") {

@@ -151,12 +151,74 @@ TEST_CASE("an average of nothing in the file is the model's own") {
   for (const int64_t step : {0, 9}) {
     std::vector<NamedTensor> all = tensors;
     all.back().tensor = Tensor::Scalar(step);
-    const std::vector<NamedTensor> preferred = PreferAverages(all);
+    const std::vector<NamedTensor> preferred = PreferAverages(all, {});
     REQUIRE(preferred.size() == 3);
     CHECK(preferred[0].name == "baseline/average");
     CHECK(preferred[1].name == "fc/bias");
     CHECK(preferred[1].tensor.BitEqual(Full({3}, step == 0 ? 2 : 4)));
   }
+}
+
+TEST_CASE("a model's own variable is no other's average, by its name") {
+  Graph graph;
+  const Output x = graph.Variable("x", Zeros({2}));
+  const Output own = graph.Variable("x/average", Zeros({2}));
+  Session session(graph);
+  session.Initialize();
+  TemporaryFolder folder;
+  const std::string path = folder / "f";
+  for (const int64_t step : {0, 9}) {
+    // It may have an average, too.
+    for (const bool averaged : {false, true}) {
+      for (const std::string prefix : {"", "model."}) {
+        CAPTURE(step);
+        CAPTURE(averaged);
+        CAPTURE(prefix);
+        std::vector<NamedTensor> tensors = {
+            {prefix + "x", Full({2}, 1)},
+            {prefix + "x/average", Full({2}, 2)},
+            {prefix + "global_step", Tensor::Scalar(step)}};
+        if (averaged) {
+          tensors.push_back({prefix + "x/average/average", Full({2}, 3)});
+        }
+        REQUIRE(WriteSafetensors(path, tensors).ok());
+        const Status loaded = LoadWeights(session, {x, own}, path);
+        REQUIRE_MESSAGE(loaded.ok(), loaded.message());
+        const double wanted = averaged && step > 0 ? 3 : 2;
+        CHECK(session.Read(x).BitEqual(Full({2}, 1)));
+        CHECK(session.Read(own).BitEqual(Full({2}, wanted)));
+        if (!prefix.empty()) continue;
+        for (const NamedTensor& tensor : PreferAverages(tensors, {x, own})) {
+          CAPTURE(tensor.name);
+          if (tensor.name == "x") CHECK(tensor.tensor.At(0) == 1);
+          if (tensor.name == "x/average") CHECK(tensor.tensor.At(0) == wanted);
+          CHECK(tensor.name != "x/average/average");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a variable below another's name is no slot of it") {
+  Graph graph;
+  const Output norm = graph.Variable("norm", Zeros({3}));
+  const Output weights = graph.Variable("norm/weights", Zeros({2, 3}));
+  Session session(graph);
+  session.Initialize();
+  TemporaryFolder folder;
+  const std::string path = folder / "f";
+  REQUIRE(WriteSafetensors(path,
+                           std::vector<NamedTensor>{
+                               {"norm", Full({3}, 1)},
+                               {"norm/velocity", Full({3}, 2)},
+                               {"norm/weights", Full({2, 3}, 3)},
+                               {"norm/weights/velocity", Full({2, 3}, 4)},
+                               {"global_step", Tensor::Scalar<int64_t>(9)}})
+              .ok());
+  const Status loaded = LoadWeights(session, {norm, weights}, path);
+  REQUIRE_MESSAGE(loaded.ok(), loaded.message());
+  CHECK(session.Read(norm).BitEqual(Full({3}, 1)));
+  CHECK(session.Read(weights).BitEqual(Full({2, 3}, 3)));
 }
 
 // PyTorch's flatten has the pixels of a channel one behind another.

@@ -130,7 +130,7 @@ struct Network {
     const Output image =
         graph.Placeholder("image", dtype, {kUnknown, 8, 8, channels});
     const Output row = graph.Placeholder("row", dtype, {kUnknown, channels});
-    switch (random.Below(4)) {
+    switch (random.Below(5)) {
       case 0:
         layers::Conv2D(scope, image,
                        {.filters = channels * size(),
@@ -144,6 +144,13 @@ struct Network {
         return;
       case 2:
         layers::BatchNorm(scope, random.Chance(50) ? image : row);
+        return;
+      case 3:
+        // Often as many rows as columns.
+        layers::Embedding(
+            scope, graph.Placeholder("ids", DType::kInt64, {kUnknown}),
+            {.size = channels,
+             .dimensions = random.Chance(50) ? channels : size()});
         return;
       default:
         layers::LayerNorm(scope, row);
@@ -161,23 +168,32 @@ std::string TheirName(const std::string& ours) {
     name = name.substr(0, name.size() - old.size()) + now;
     return true;
   };
-  if (end("weights", "weight") || end("scale", "weight") ||
-      end("offset", "bias")) {
+  if (end("weights", "weight") || end("table", "weight") ||
+      end("scale", "weight") || end("offset", "bias")) {
     return name;
   }
   end("running_variance", "running_var");
   return name;
 }
 
+// Whose matrix PyTorch has as it is.
+bool IsEmbedding(const Output& variable) {
+  return variable.name().ends_with("/table");
+}
+
 // PyTorch's dimensions: [out, in] and [out, in, height, width].
-Shape TheirShape(const Shape& s) {
+Shape TheirShape(const Output& variable) {
+  const Shape& s = variable.shape();
+  if (IsEmbedding(variable)) return s;
   if (s.rank() == 2) return {s[1], s[0]};
   if (s.rank() == 4) return {s[3], s[2], s[0], s[1]};
   return s;
 }
 
 // The element of PyTorch's tensor that is element i of ours.
-int64_t TheirIndex(const Shape& s, int64_t i) {
+int64_t TheirIndex(const Output& variable, int64_t i) {
+  const Shape& s = variable.shape();
+  if (IsEmbedding(variable)) return i;
   if (s.rank() == 2) return i % s[1] * s[0] + i / s[1];
   if (s.rank() != 4) return i;
   const int64_t out = i % s[3], in = i / s[3] % s[2];
@@ -200,10 +216,10 @@ Content MakeContent(Random& random, const std::vector<Output>& variables,
     const auto dtype = random.Of<DType>(
         {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16});
     NamedTensor t{theirs ? TheirName(variable.name()) : variable.name(),
-                  Tensor(dtype, theirs ? TheirShape(shape) : shape)};
+                  Tensor(dtype, theirs ? TheirShape(variable) : shape)};
     std::vector<double> wanted(shape.elements());
     for (int64_t i = 0; i < shape.elements(); ++i) {
-      wanted[i] = Put(random, &t.tensor, theirs ? TheirIndex(shape, i) : i,
+      wanted[i] = Put(random, &t.tensor, theirs ? TheirIndex(variable, i) : i,
                       variable.dtype());
     }
     content.tensors.push_back(std::move(t));

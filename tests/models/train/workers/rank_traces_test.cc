@@ -15,11 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "dist/collective/texts.h"
 #include "engine/runtime/trace.h"
 #include "models/train/hooks/hooks.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/support/error_text.h"
 #include "tests/support/served_training.h"
+#include "tests/support/strange_collective.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {
@@ -138,6 +140,42 @@ TEST_CASE("in a merged trace what servers did is theirs, by rank 0's clock") {
                             (void)MergedTrace({rank.ToJson(), "{}"}, {0, 0}, 1);
                           }),
                           "the trace of ps 0 is none"));
+}
+
+TEST_CASE("long texts come to rank 0 in pieces") {
+  const dist::testing::Watchdog watchdog;
+  std::mt19937 random(4);
+  constexpr int64_t kAtOnce = 100;
+  for (const int size : {1, 2, 3}) {
+    CAPTURE(size);
+    dist::testing::Groups groups(1);
+    if (size > 1) groups = dist::testing::JoinAll(size, {});
+    for (const size_t length : {size_t{0}, size_t{99}, size_t{100}, size_t{101},
+                                size_t{200}, size_t{12'345}}) {
+      std::vector<std::string> texts(static_cast<size_t>(size));
+      for (size_t rank = 0; rank < texts.size(); ++rank) {
+        texts[rank].resize(length + 7 * rank);
+        for (char& c : texts[rank]) c = static_cast<char>(random());
+      }
+      std::vector<std::vector<std::string>> got(texts.size());
+      dist::testing::InThreads(size, [&](int rank) {
+        const auto i = static_cast<size_t>(rank);
+        got[i] =
+            Workers(groups[i].get()).GatherOnFirst("texts", texts[i], kAtOnce);
+      });
+      CHECK(got[0] == texts);
+      for (size_t i = 1; i < got.size(); ++i) CHECK(got[i].empty());
+    }
+  }
+}
+
+TEST_CASE("a trace may be longer than texts that all have") {
+  const std::string trace(static_cast<size_t>(dist::kMostText) + 1, ' ');
+  testing::StrangeCollective collective(1, 2, "");
+  int64_t within = 0;
+  CHECK(testing::ErrorOf([&] {
+          (void)GatheredTrace(Workers(&collective), {}, trace, &within);
+        }) == "(no error)");
 }
 
 class Notes : public Reporter {

@@ -55,6 +55,18 @@ TEST_CASE("a text of rank 0 has a length that can be") {
   }
 }
 
+TEST_CASE("a long text of another rank has a length that can be") {
+  for (const int64_t length : {int64_t{-1}, (int64_t{1} << 34) + 1,
+                               std::numeric_limits<int64_t>::max()}) {
+    const std::string said = BytesOf(length);
+    StrangeCollective collective(0, 2, said);
+    CHECK(Contains(ErrorOf([&] {
+                     (void)Workers(&collective).GatherOnFirst("trace", "mine");
+                   }),
+                   "trace of rank 1: "));
+  }
+}
+
 TEST_CASE("metrics of rank 0 are whole numbers of bytes") {
   Graph graph;
   const NamedMetrics metrics = {
