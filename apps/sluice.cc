@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/say_line.h"
 #include "apps/sluice/commands.h"
 #include "engine/note.h"
 #include "engine/standard_streams.h"
@@ -196,7 +197,7 @@ std::string OneLine(std::string text) {
 }
 
 int Usage(const std::string& message) {
-  fmt::print(stderr, "sluice: {}; sluice --help says more\n", OneLine(message));
+  SayLine(fmt::format("sluice: {}; sluice --help says more", OneLine(message)));
   return kUsage;
 }
 
@@ -245,7 +246,7 @@ int Run(int argc, char** argv) {
     return Usage(error.what());
   } catch (const std::exception& error) {
     std::fflush(stdout);
-    fmt::print(stderr, "sluice: {}\n", OneLine(error.what()));
+    SayLine("sluice: " + OneLine(error.what()));
     return options.failure;
   }
 }
@@ -253,7 +254,7 @@ int Run(int argc, char** argv) {
 int Main(int argc, char** argv) {
   OpenStandardStreams();
   try {
-    SetNotes([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
+    SetNotes(SayLine);
     RegisterRemoteFiles();
     return Run(argc, argv);
   } catch (const std::exception& error) {

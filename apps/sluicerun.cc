@@ -42,8 +42,9 @@ constexpr char kHelp[] =
     "Output: each line of a rank's stdout and stderr comes whole behind\n"
     "\"[rank] \", an unfinished last one is ended, and lines of more than 4 "
     "MiB\n"
-    "are cut. Rank 0 reads the launcher's standard input unless that is a\n"
-    "terminal; the others' is empty.\n"
+    "are cut. Without hosts rank 0 reads the launcher's standard input, unless "
+    "that\n"
+    "is a terminal; every other's is empty.\n"
     "\n"
     "Hosts: each rank has an ssh of its own, which must ask for no password, "
     "and "
@@ -91,9 +92,12 @@ constexpr char kHelp[] =
     "\n"
     "Ctrl-C, SIGTERM, SIGHUP and SIGQUIT are passed on to every rank, each "
     "time\n"
-    "once; after a second one, ranks that go on are killed as --timeout-kill\n"
-    "says. So are SIGUSR1 and SIGUSR2, which end only those that do not take\n"
-    "them. The first rank that fails ends the others; one that stands still "
+    "once; after a second one (Ctrl-C after any, SIGTERM or SIGQUIT again), "
+    "ranks\n"
+    "that go on are killed as --timeout-kill says. SIGUSR1 and SIGUSR2 are "
+    "passed\n"
+    "on, too, and end only those that do not take them.\n"
+    "The first rank that fails ends the others; one that stands still "
     "when\n"
     "others have ended well has failed after the program's --peer-timeout (60 "
     "s).\n"
@@ -291,17 +295,21 @@ struct ForOthers {
   EmitOptions emit;
 };
 
+constexpr char kValidDays[] = "--valid-days";
+
 void AddForOthers(CLI::App& app, ForOthers& others) {
   EmitOptions& emit = others.emit;
-  app.add_option("--make-certificates", others.certificates,
-                 "Make a folder for SLUICE_CERTIFICATES, of --processes and "
-                 "--ps, and end");
+  CLI::Option* certificates =
+      app.add_option("--make-certificates", others.certificates,
+                     "Make a folder for SLUICE_CERTIFICATES, of --processes "
+                     "and --ps, and end");
   CLI::Option* form =
       app.add_option("--emit", emit.form,
                      "Print the job as another starts it, and end: slurm (a "
                      "batch script), kubernetes (a manifest with private "
                      "keys, for kubectl create -f -)")
-          ->check(CLI::IsMember({"slurm", "kubernetes"}));
+          ->check(CLI::IsMember({"slurm", "kubernetes"}))
+          ->excludes(certificates);
   app.add_option("--job-name", emit.name,
                  "Its name there (default: the program's)")
       ->needs(form);
@@ -320,9 +328,15 @@ void AddForOthers(CLI::App& app, ForOthers& others) {
   asks("--cpus", &emit.cpus, "CPUs");
   asks("--gpus", &emit.gpus, "NVIDIA's GPUs (of Kubernetes: each worker)");
   asks("--memory", &emit.memory, "GiB of memory");
-  app.add_option("--valid-days", emit.days, "Of the certificates")
+  app.add_option(kValidDays, emit.days, "Of the certificates that either makes")
       ->capture_default_str()
       ->check(DecimalRange(1, 3650));
+}
+
+// But for those of a job that it runs itself.
+bool MakesCertificates(const ForOthers& others, const JobOptions& options) {
+  if (others.emit.form.empty()) return !others.certificates.empty();
+  return options.certificates.empty() && !options.allow_plaintext;
 }
 
 // The first of the launcher's own options whose value is empty, for which CLI11
@@ -399,6 +413,11 @@ int Run(int argc, char** argv) {
                 "--pin and --output-dir are for processes that sluicerun "
                 "starts: not with --emit; sluicerun --help says more");
   }
+  if (app.count(kValidDays) > 0 && !MakesCertificates(others, options)) {
+    return Fail(kUsage,
+                "--valid-days is of certificates that --emit or "
+                "--make-certificates makes; sluicerun --help says more");
+  }
   if (!others.certificates.empty()) {
     WriteCertificates(others.certificates, options.size, options.servers,
                       others.emit.days);
@@ -431,7 +450,8 @@ int Run(int argc, char** argv) {
                 "jobs do not nest");
   }
   const char* const job = std::getenv("SLUICE_JOB");
-  options.id = job == nullptr ? NewToken().substr(0, 16) : job;
+  const bool named = job != nullptr && *job != '\0';
+  options.id = named ? job : NewToken().substr(0, 16);
   if (!dry_run) return RunJob(options);
   PrintJob(options);
   return Printed();

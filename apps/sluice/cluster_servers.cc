@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "apps/say_line.h"
 #include "apps/sluice/median.h"
 #include "apps/sluice/seconds_of.h"
 #include "engine/text/json.h"
@@ -27,7 +28,7 @@ constexpr std::chrono::seconds kPatience(60);
 dist::TaskOptions OptionsOfTask() {
   dist::TaskOptions options;
   options.note = [](std::string_view line) {
-    fmt::print(stderr, "sluice: {}\n", line);
+    SayLine(fmt::format("sluice: {}", line));
   };
   return options;
 }

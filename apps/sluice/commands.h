@@ -49,7 +49,8 @@ void WriteReport(const std::vector<std::string>& log_dirs,
                  const std::string& output);
 
 // Prints how fast trainings of several processes are beside those of few: a row
-// for each number of hosts and processes, of which there may be several runs.
+// for each number of hosts and processes, of which there may be several runs. A
+// folder given twice counts once.
 void Speedup(const std::vector<std::string>& log_dirs, bool json);
 
 // Lists every op, or describes one.

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/say_line.h"
 #include "apps/sluice/cluster_facts.h"
 #include "apps/sluice/cluster_servers.h"
 #include "apps/sluice/commands.h"
@@ -22,6 +23,7 @@
 #include "dist/launch_info.h"
 #include "dist/net/tls.h"
 #include "dist/servers/server.h"
+#include "engine/descriptor_limit.h"
 #include "engine/status.h"
 #include "engine/text/json.h"
 #include "models/train/workers/workers.h"
@@ -245,6 +247,7 @@ void PrintObjects(const Found& found) {
 }  // namespace
 
 void DoctorOfCluster(bool json) {
+  RaiseDescriptorLimit();
   const std::optional<dist::LaunchInfo> info =
       dist::ReadLaunchInfo().ValueOrThrow();
   if (info && info->server >= 0) return ServeDoctor(*info);
@@ -256,7 +259,7 @@ void DoctorOfCluster(bool json) {
   const std::shared_ptr<const dist::Tls> tls = TlsOf(*info);
   dist::GroupOptions options;
   options.note = [](std::string_view line) {
-    fmt::print(stderr, "sluice: {}\n", line);
+    SayLine(fmt::format("sluice: {}", line));
   };
   const auto group = dist::Group::Join(*info, options).ValueOrThrow();
   const Workers workers(group.get());

@@ -135,7 +135,7 @@ void ListEvents(const EventFile& events, bool json) {
       PrintJson(line);
     } else {
       fmt::print("step {:<8}  {:<9}  {}  {}\n", record.step, record.kind,
-                 record.tag, Shortened(record.summary));
+                 Printable(record.tag), Shortened(record.summary));
     }
   }
   if (!json) fmt::print("{} records\n", events.records.size());

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "apps/sluice/commands.h"
+#include "apps/sluice/without_repeats.h"
 #include "engine/status.h"
 #include "engine/text/json_object.h"
 #include "io/files/file.h"
@@ -59,20 +58,6 @@ std::vector<std::string> NamesOf(const std::vector<std::string>& folders) {
     names.push_back(name.empty() ? "." : name.string());
   }
   return names;
-}
-
-// Without those that are another's folder in other words.
-std::vector<std::string> WithoutRepeats(
-    const std::vector<std::string>& folders) {
-  std::vector<std::string> once;
-  std::set<fs::path> seen;
-  for (const std::string& folder : folders) {
-    std::error_code error;
-    fs::path place = fs::canonical(folder, error);
-    if (error) place = folder;  // reading it says what is wrong
-    if (seen.insert(std::move(place)).second) once.push_back(folder);
-  }
-  return once;
 }
 
 std::vector<ScalarRow> RowsOf(const std::string& folder) {

@@ -10,6 +10,7 @@
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
 #include "apps/sluice/median.h"
+#include "apps/sluice/without_repeats.h"
 #include "engine/status.h"
 #include "engine/text/json_object.h"
 #include "io/files/file.h"
@@ -91,7 +92,7 @@ void Speedup(const std::vector<std::string>& log_dirs, bool json) {
   // By devices first, so that the first row is the one of the fewest.
   std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<double>> rows;
   bool mirrored = false;  // of some, one process has several devices
-  for (const std::string& log_dir : log_dirs) {
+  for (const std::string& log_dir : WithoutRepeats(log_dirs)) {
     const LoggedRun run = ReadRun(log_dir);
     rows[{run.devices, run.workers, run.nodes}].push_back(run.rate);
     mirrored |= run.devices > run.workers;

@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "apps/decimal_range.h"
+#include "apps/say_line.h"
 #include "apps/sluice/commands.h"
 #include "dist/cluster/worker.h"
 #include "dist/net/address.h"
+#include "engine/descriptor_limit.h"
 #include "engine/device.h"
 #include "engine/status.h"
 #include "engine/threads.h"
@@ -76,7 +78,7 @@ dist::WorkerOptions OptionsOf(const WorkerFlags& flags) {
       std::chrono::milliseconds(static_cast<int64_t>(flags.peer_timeout * 1e3));
   options.task.transport = dist::ParseTransport(flags.transport).ValueOrThrow();
   options.task.note = [](std::string_view line) {
-    fmt::print(stderr, "sluice worker: {}\n", line);
+    SayLine(fmt::format("sluice worker: {}", line));
   };
   options.task.stalled = options.task.note;
   if (!flags.certificates.empty()) {
@@ -94,6 +96,9 @@ dist::WorkerOptions OptionsOf(const WorkerFlags& flags) {
 
 void Serve(const WorkerFlags& flags) {
   HoldEndingSignals();
+  RaiseDescriptorLimit();
+  // Who has read where it listens may go; others speak to it.
+  std::signal(SIGPIPE, SIG_IGN);
   if (flags.threads > 0) ComputeThreads().Resize(flags.threads);
   const dist::WorkerOptions options = OptionsOf(flags);
   const auto worker = dist::Worker::Start(options).ValueOrThrow();

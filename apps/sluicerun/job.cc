@@ -30,6 +30,7 @@
 #include "dist/net/address.h"
 #include "dist/net/descriptor.h"
 #include "dist/net/socket.h"
+#include "engine/descriptor_limit.h"
 #include "engine/status.h"
 
 namespace sluice::launcher {
@@ -45,9 +46,7 @@ class MoreDescriptors {
  public:
   MoreDescriptors() {
     getrlimit(RLIMIT_NOFILE, &before_);
-    rlimit more = before_;
-    more.rlim_cur = more.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &more);
+    RaiseDescriptorLimit();
   }
   const rlimit& before() const { return before_; }
 

@@ -7,9 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <utility>
 #include <vector>
+
+#include "apps/say_line.h"
 
 namespace sluice::launcher {
 namespace {
@@ -25,7 +26,7 @@ bool Writable(int descriptor) {
 }  // namespace
 
 void Say(const std::string& line) {
-  std::fputs(("sluicerun: " + line + "\n").c_str(), stderr);
+  SayLine("sluicerun: " + line);
 }
 
 Sink::Sink(int descriptor, std::string name)

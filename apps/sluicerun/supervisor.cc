@@ -204,14 +204,21 @@ void Supervisor::TakeSignals() {
 }
 
 void Supervisor::Interrupt(int signal) {
+  const bool second = interrupts_.Comes(signal);
   if (interrupt_ == 0) interrupt_ = signal;
-  ++interrupts_;
   given_up_ = running_ == 0;
   if (roster_ != nullptr) roster_->WindUp();
   SignalRanks(signal);
   if (working_ == 0) EndServers();
   SignalAll(SIGCONT);  // one that stands still would not hear it
-  if (interrupts_ > 1) StartCountdown();
+  if (second) StartCountdown();
+}
+
+// By one of the interrupts that have come, or with its exit code. Which of
+// several was its first is the kernel's choice.
+bool Supervisor::EndedAsTold(const RunningRank& rank) const {
+  const int signal = *rank.code - kSignalBase;
+  return IsInterrupt(signal) && interrupts_.Has(signal);
 }
 
 // Ctrl-Z: the shell wants to see us stopped, and the ranks are to stop too.
@@ -250,7 +257,7 @@ void Supervisor::NoteEnd(size_t i) {
   if (goes_on || (rank.serves() ? served_ : *rank.code == 0)) return;
   if (rank.serves() && Replaced(rank)) return;
   if (!first_failure_ || KilledBefore(rank)) first_failure_ = i;
-  if (interrupt_ != 0 && *rank.code == kSignalBase + interrupt_) return;
+  if (EndedAsTold(rank)) return;
   if (rank.remote && rank.signal == 0 && !ending_) {
     if (!end_at_) end_at_ = Clock::now() + kRelaysLate;
   } else {
@@ -271,8 +278,7 @@ bool Supervisor::KilledBefore(const RunningRank& rank) const {
 // another would, but those that are in do not know of it.
 bool Supervisor::GoesOn(size_t i) {
   const RunningRank& rank = ranks_[i];
-  const bool told = interrupt_ != 0 && *rank.code == kSignalBase + interrupt_;
-  const bool well = *rank.code == 0 || told;
+  const bool well = *rank.code == 0 || EndedAsTold(rank);
   const bool came_in = roster_->CameIn(rank.rank);
   const bool unneeded = roster_->Ended(
       rank.rank, well,
@@ -444,9 +450,7 @@ int Supervisor::Report() const {
   }
   if (!first_failure_) return code;
   const RunningRank& rank = ranks_[*first_failure_];
-  if (interrupt_ != 0 && rank.code == kSignalBase + interrupt_) {
-    return *rank.code;  // as it was told
-  }
+  if (EndedAsTold(rank)) return *rank.code;
   Say(Explained(rank));
   return *rank.code == 0 ? kFailure : *rank.code;  // of a server's
 }

@@ -23,6 +23,7 @@
 #include "apps/sluicerun/standstill.h"
 #include "dist/membership/roster_keeper.h"
 #include "dist/net/descriptor.h"
+#include "models/cli/second_signal.h"
 
 namespace sluice::launcher {
 
@@ -75,8 +76,8 @@ std::string HowItEnded(const RunningRank& rank);
 //   is wrong before it has come in: that is its own, or its host's; no other
 //   takes its place.
 // - An interrupt (Ctrl-C, SIGTERM, ...) goes to every rank once each time that
-//   it comes. From the second on time runs too, and when none is left but
-//   output that nobody reads, it ends us.
+//   it comes. From a second on (models/cli/second_signal.h) time runs too, and
+//   when none is left but output that nobody reads, any ends us.
 // - SIGUSR1 and SIGUSR2 go to every rank, too, and are no interrupts.
 // - When all ranks have ended, processes that they left behind and that hold
 //   their output have as much time to end; then they are killed.
@@ -122,6 +123,7 @@ class Supervisor {
   void Poll();
   void TakeSignals();
   void Interrupt(int signal);
+  bool EndedAsTold(const RunningRank& rank) const;
   void Suspend();
   void NoteEnds(pid_t first);
   void NoteEnd(size_t rank);
@@ -162,8 +164,8 @@ class Supervisor {
   bool well_ = false;                        // a rank has ended so
   Clock::time_point looked_ = Clock::now();  // who stands still
   std::optional<size_t> first_failure_;
-  int interrupt_ = 0;      // the first that came
-  int interrupts_ = 0;     // how many
+  int interrupt_ = 0;  // the first that came
+  SecondSignal interrupts_;
   bool ending_ = false;    // SIGTERM was sent to all
   bool killed_ = false;    // and SIGKILL
   bool given_up_ = false;  // on output that nobody reads

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/tensor.h"
+#include "io/images/png.h"
 #include "tests/support/last_object.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/same_bits.h"
@@ -18,6 +20,7 @@ namespace {
 
 using testing::CheckMnistError;
 using testing::Contains;
+using testing::CsvRowsOf;
 using testing::kMnist;
 using testing::KnowsStores;
 using testing::MnistData;
@@ -138,6 +141,44 @@ TEST_CASE("mnist in a store: killed, resumed, and the bits of a local run") {
   CHECK(store.Has("runs/tuned/checkpoint-5.safetensors"));
   CHECK(Contains(store.Get("runs/tuned/trace-2-3.json").bytes, "traceEvents"));
 }
+
+#if SLUICE_HAVE_PNG
+TEST_CASE("mnist in a store: a picture that is refused leaves the others") {
+  if (!KnowsStores()) return;
+  ObjectStore store;
+  const StoreSettings settings(store);
+  const TemporaryFolder folder;
+  RequireRuns(RunMnist(testing::OnMnist(
+      "train", {"--steps", "2", "--log-dir", folder / "log"})));
+  const std::string png =
+      EncodePng(Tensor::Full(DType::kUInt8, {28, 28, 3}, 200)).ValueOrThrow();
+  const std::string local = folder / "good.png";
+  std::ofstream(local, std::ios::binary) << png;
+  const std::string good = "s3://b/good.png", refused = "s3://b/refused.png";
+  store.Put("good.png", png);
+  store.Put("refused.png", png);
+  store.Fail([](const testing::ServedRequest& request, int) {
+    return request.target == "/b/refused.png" ? testing::StoreFault::kForbidden
+                                              : testing::StoreFault::kNone;
+  });
+  const auto predict = [&](const Strings& files) {
+    Strings arguments = {"predict", "--log-dir", folder / "log", "--csv"};
+    arguments.insert(arguments.end(), files.begin(), files.end());
+    return RunMnist(arguments);
+  };
+  const Outcome here = predict({local});
+  RequireRuns(here);
+  const Strings wanted = CsvRowsOf(local, here.out);
+  REQUIRE(wanted.size() == 5);
+  const Outcome there = predict({refused, good});
+  CHECK_MESSAGE(there.code == 1, there.err);
+  CHECK(CsvRowsOf(good, there.out) == wanted);
+  const Strings errors = CsvRowsOf(refused, there.out);
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].starts_with(",,,,,"));
+  CHECK(Contains(errors[0], "permission denied"));
+}
+#endif
 
 TEST_CASE("mnist in a store: it says for whom it waits") {
   if (!KnowsStores()) return;

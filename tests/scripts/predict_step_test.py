@@ -88,7 +88,7 @@ class PredictStepTest(unittest.TestCase):
                        "NormalizeKernel<__half, true, true>",
                        "GradSumsKernel<__half, true, true, true>",
                        "GradKernel<__half, false>",
-                       "MaxPoolGradKernel<__half, true>",
+                       "MaxPoolGradWithArgmaxKernel<__half, true>",
                        "OptimizerKernel<optimizer::Momentum, float>"):
             self.assertIn(kernel, ahead)
 

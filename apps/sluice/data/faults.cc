@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <iterator>
 #include <utility>
 
@@ -25,10 +26,10 @@ int64_t Faults::count() const {
 void Faults::Print(std::FILE* file) const {
   MutexLock lock(mutex_);
   for (const auto& [place, message] : first_) {
-    fmt::print(file, "{}\n", Printable(message));
+    std::fputs((Printable(message) + "\n").c_str(), file);
   }
   const int64_t more = count_ - static_cast<int64_t>(first_.size());
-  if (more > 0) fmt::print(file, "and {} more\n", more);
+  if (more > 0) std::fputs(fmt::format("and {} more\n", more).c_str(), file);
 }
 
 void Faults::PrintAsJson() const {

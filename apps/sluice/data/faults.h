@@ -18,7 +18,8 @@ class Faults {
   void Add(int64_t place, std::string message);
   int64_t count() const;
 
-  // A line for each, and one that counts the others.
+  // A line for each, and one that counts the others; those that cannot be
+  // written are dropped.
   void Print(std::FILE* file) const;
   // On stdout an object {"bad": MESSAGE} for each.
   void PrintAsJson() const;

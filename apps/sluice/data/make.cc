@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "apps/say_line.h"
 #include "apps/sluice/data/data.h"
 #include "apps/sluice/data/faults.h"
 #include "apps/sluice/data/parallel.h"
@@ -232,7 +233,7 @@ void PrintMade(const MakeDataOptions& options, const DataPlan& plan,
 void MakeData(const MakeDataOptions& options) {
   ImageList list = ListNumbered(options);
   if (!list.heading.empty()) {
-    fmt::print(stderr, "'{}' is the heading of the table\n", list.heading);
+    SayLine(fmt::format("'{}' is the heading of the table", list.heading));
   }
   DataPlan plan(std::move(list), JoinPath(options.out, options.part),
                 options.resize);

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <exception>
 #include <utility>
 #include <vector>
 
+#include "apps/say_line.h"
 #include "engine/caught.h"
 
 namespace sluice::tool {
@@ -74,8 +74,8 @@ void Progress::Run() {
   MutexLock lock(mutex_);
   while (!end_) {
     if (ended_.WaitUntil(mutex_, next)) continue;
-    fmt::print(stderr, "sluice data: {} of {} {}\n", done_.load(), total_,
-               what_);
+    SayLine(
+        fmt::format("sluice data: {} of {} {}", done_.load(), total_, what_));
     next += kPeriod;
   }
 }

@@ -169,6 +169,10 @@ TEST_CASE("results that cannot be printed are an error") {
   }
 }
 
+TEST_CASE("wrong usage that cannot be said is wrong usage") {
+  CHECK(Shell("\"$0\" \"$@\" 2>&-", {"train", "--nope"}).code == 2);
+}
+
 TEST_CASE("where streams are closed nothing is printed into the files") {
   for (const char* closed : {"<&- >&- 2>&-", ">&- 2>&-"}) {
     CAPTURE(closed);

@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
+#include "engine/tensor.h"
+#include "io/images/png.h"
 #include "tests/support/http_server.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/same_bits.h"
@@ -77,6 +80,32 @@ TEST_CASE("digits of a web server are trained on as those of a folder") {
   CheckMnistError(Train(server.url() + "/nothing", folder / "none"), 1,
                   server.url() + "/nothing");
 }
+
+#if SLUICE_HAVE_PNG
+TEST_CASE("a picture whose length a web server does not say is predicted") {
+  const std::string png =
+      EncodePng(Tensor::Full(DType::kUInt8, {28, 28, 3}, 200)).ValueOrThrow();
+  const HttpServer server([&](const ServedRequest& request) -> ServedAnswer {
+    if (request.target != "/digit.png") return {.status = 404};
+    return {.body = png, .no_length = true};
+  });
+  const TemporaryFolder folder;
+  REQUIRE(RunMnist(testing::OnMnist(
+                       "train", {"--steps", "2", "--log-dir", folder / "log"}))
+              .code == 0);
+  const auto predict = [&](const std::string& file) {
+    const Outcome outcome =
+        RunMnist({"predict", "--log-dir", folder / "log", "--csv", file});
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    return testing::CsvRowsOf(file, outcome.out);
+  };
+  const std::string local = folder / "digit.png";
+  std::ofstream(local, std::ios::binary) << png;
+  const auto wanted = predict(local);
+  CHECK(wanted.size() == 5);
+  CHECK(predict(server.url() + "/digit.png") == wanted);
+}
+#endif
 
 }  // namespace
 }  // namespace sluice

@@ -174,6 +174,25 @@ TEST_CASE("flags freeze, weigh and lower, and a resume knows them") {
                   "--plateau");
 }
 
+TEST_CASE("what goes by evaluations is told where there are none") {
+  const auto train = [](const char* every) {
+    return RunMnist(
+        OnMnist("train", {"--steps", "2", "--optimizer", "momentum",
+                          "--learning-rate", "0.3", "--early-stopping", "2",
+                          "--plateau", "1", "--evaluate-every", every}));
+  };
+  const Outcome never = train("0"), each = train("1");
+  CHECK(never.code == 0);
+  CHECK(each.code == 0);
+  for (const char* flag : {"--early-stopping", "--plateau"}) {
+    CHECK(Contains(never.err,
+                   fmt::format("{} goes by evaluations, of which "
+                               "--evaluate-every 0 has none before the end\n",
+                               flag)));
+    CHECK(each.err.find(flag) == std::string::npos);
+  }
+}
+
 TEST_CASE("a report has the figures that predictions have") {
   TemporaryFolder folder;
   const std::string log = folder / "log", page = folder / "report.html";

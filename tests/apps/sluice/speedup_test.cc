@@ -74,6 +74,10 @@ TEST_CASE("rows are medians of runs after 100 steps, beside the fewest") {
         "    1       1    3        100.0     1.00        100.0\n"
         "    1       2    1        195.0     1.95        195.0\n"
         "    2       4    1        310.0     3.10        155.0\n");
+  // A folder in other words is no other run.
+  Words repeated = all;
+  repeated.insert(repeated.end(), {all[1] + "/", folder / "two/../one-c"});
+  CHECK(Speedup(repeated).out == outcome.out);
   // Without a run of one process the fewest stand for it.
   const Outcome json = Speedup({all[0], all[4], "--json"});
   CHECK(testing::Lines(json.out) == 2);

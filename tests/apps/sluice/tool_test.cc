@@ -1,6 +1,7 @@
 // The tool `sluice` from outside: what it prints, and that everything wrong
 // ends in one line and the right exit code.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -9,11 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "engine/cpu_features.h"
 #include "graph/builder.h"
 #include "graph/compile/extract.h"
 #include "graph/session/session.h"
 #include "graph/text/text.h"
 #include "io/checkpoints/safetensors.h"
+#include "io/summaries/event_file.h"
 #include "models/optim/optimizers.h"
 #include "tests/places.h"
 #include "tests/support/error_text.h"
@@ -40,10 +43,12 @@ std::string TextOf(const std::string& path) {
 
 class Tool {
  public:
-  // The shell splits `arguments`.
-  Outcome Run(const std::string& arguments) const {
-    const std::string command = SLUICE_BIN_DIR "/sluice " + arguments + " > " +
-                                (folder_ / "out") + " 2> " + (folder_ / "err");
+  // The shell splits `arguments`. variables: "NAME=value ".
+  Outcome Run(const std::string& arguments,
+              const std::string& variables = "") const {
+    const std::string command = variables + SLUICE_BIN_DIR "/sluice " +
+                                arguments + " > " + (folder_ / "out") + " 2> " +
+                                (folder_ / "err");
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
             TextOf(folder_ / "out"), TextOf(folder_ / "err")};
@@ -249,6 +254,23 @@ TEST_CASE("inspect lists checkpoints") {
   CHECK_EQ(objects[3]["checksum"], "right");
 }
 
+#if SLUICE_HAVE_PROTOBUF
+TEST_CASE("inspect lists a record of events in one line, whatever its tag") {
+  const Tool tool;
+  const auto writer = EventWriter::Open(tool.path("events")).ValueOrThrow();
+  ThrowIfError(writer->Scalar("loss\nstep 7  scalar  accuracy  1", 3, 0.5));
+  ThrowIfError(writer->Flush());
+  const Outcome text = tool.Run("inspect " + writer->path());
+  CHECK_EQ(text.exit_code, 0);
+  const auto records =
+      Objects(tool.Run("inspect --json " + writer->path()).out);
+  REQUIRE_FALSE(records.empty());
+  CHECK_EQ(records.back()["tag"], "loss\nstep 7  scalar  accuracy  1");
+  const auto lines = std::count(text.out.begin(), text.out.end(), '\n');
+  CHECK_EQ(static_cast<size_t>(lines), records.size() + 1);
+}
+#endif
+
 TEST_CASE("ops lists the table") {
   const Tool tool;
   const auto ops = Objects(tool.Run("ops --json").out);
@@ -293,6 +315,26 @@ TEST_CASE("doctor finds the machine well") {
 #endif
 }
 
+TEST_CASE("an instruction set that is none, or not there, is refused") {
+  const Tool tool;
+  const Outcome none = tool.Run("doctor", "SLUICE_ISA=AVX2 ");
+  CHECK_EQ(none.exit_code, 1);
+  CHECK_EQ(none.out, "");
+  CHECK_EQ(none.err,
+           "sluice: SLUICE_ISA=AVX2: wanted baseline, avx2 or avx512\n");
+  const Outcome newest = tool.Run("doctor", "SLUICE_ISA=avx512 ");
+  CHECK_EQ(newest.exit_code, Cpu().avx512 ? 0 : 1);
+  if (!Cpu().avx512) {
+    CHECK_EQ(newest.err,
+             fmt::format("sluice: SLUICE_ISA=avx512: this CPU has {} at most\n",
+                         Cpu().avx2 ? "avx2" : "baseline"));
+  }
+  const Outcome oldest = tool.Run("doctor", "SLUICE_ISA=baseline ");
+  CHECK_EQ(oldest.exit_code, 0);
+  CHECK(Contains(oldest.out, "kernels use baseline"));
+  CHECK_EQ(tool.Run("doctor", "SLUICE_ISA= ").exit_code, 0);
+}
+
 TEST_CASE("help and version") {
   const Tool tool;
   for (const char* arguments : {"--help", "--version", "graph --help",
@@ -302,6 +344,17 @@ TEST_CASE("help and version") {
     CHECK_EQ(outcome.exit_code, 0);
     CHECK_FALSE(outcome.out.empty());
   }
+}
+
+TEST_CASE("what is wrong has its exit code where it cannot be said") {
+  const auto code = [](const std::string& arguments) {
+    const std::string command = SLUICE_BIN_DIR "/sluice " + arguments + " 2>&-";
+    const int status = std::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  CHECK_EQ(code("inspect /nowhere /none"), 2);  // 1 is a difference
+  CHECK_EQ(code("grpah"), 2);
+  CHECK_EQ(code("graph /nowhere"), 1);
 }
 
 TEST_CASE("whatever is wrong is said in one line") {

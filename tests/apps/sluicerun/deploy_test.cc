@@ -362,6 +362,16 @@ TEST_CASE("what others would not take is one line") {
   }
   CheckError(RunProgram(kLauncher, {"-n", "2", "--image", "i", "p"}),
              "sluicerun", 2, "--emit");
+  CheckError(
+      RunProgram(kLauncher, Joined(emit, {"--make-certificates", "d", "p"})),
+      "sluicerun", 2, "--make-certificates excludes --emit");
+  // No certificates are made that these would be the days of.
+  for (const Words& own : {Words{"-n", "2"}, Words{"-H", "a,b", "--dry-run"},
+                           Joined(emit, {"--allow-plaintext"}),
+                           Joined(emit, {"--certificates", "d"})}) {
+    CheckError(RunProgram(kLauncher, Joined(own, {"--valid-days", "1", "p"})),
+               "sluicerun", 2, "--valid-days is of certificates that");
+  }
   for (const Words& own : {Words{"--pin"}, Words{"--output-dir", "d"}}) {
     CheckError(RunProgram(kLauncher, Joined(own, Joined(emit, {"p"}))),
                "sluicerun", 2, "not with --emit");

@@ -84,6 +84,7 @@ class GrowingJob {
     std::filesystem::rename(folder_ / "next", hostfile());
   }
   std::string hostfile() const { return folder_ / "hosts"; }
+  std::string log_dir() const { return folder_ / "log"; }
   void AwaitLine(const std::string& part) const {
     testing::AwaitTrue([&] { return Has(process_->err(), part); });
   }
@@ -142,6 +143,10 @@ TEST_CASE("ranks on a host that comes join in, and go on without rank 0") {
   }
   CHECK(Contains(said, "rank 0 on 127.0.0.1 ended by SIGKILL"));
   CHECK(Contains(said, "3 processes go on from step"));
+  // By whoever leads at last; both addresses are of one host.
+  const std::string record = testing::TextOf(job.log_dir() + "/run.json");
+  CHECK(Contains(record, "\"workers\": 3,"));
+  CHECK(Contains(record, "\"nodes\": 1,"));
   CHECK(!Has(said, "rank 4"));
   CHECK(!Has(said, "restart"));
 }

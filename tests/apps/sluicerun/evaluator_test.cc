@@ -108,6 +108,14 @@ TEST_CASE("an evaluator without a folder, or that is told to end, does") {
   CHECK(evaluator->Wait() == 128 + SIGTERM);
 }
 
+TEST_CASE("an evaluator does not evaluate the batches that are overfitted") {
+  const TemporaryFolder folder;
+  const auto evaluator =
+      Evaluator({"--log-dir", folder / "log", "--overfit-batches", "2"});
+  CHECK(evaluator->Wait(std::chrono::seconds(30)) == 1);
+  CHECK(Contains(evaluator->err(), "mnist: --overfit-batches: an evaluator "));
+}
+
 // With these flags, to its end.
 Outcome Train(const std::string& log, const Words& more) {
   Outcome outcome =

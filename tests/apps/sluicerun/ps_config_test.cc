@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "dist/net/descriptor.h"
+#include "dist/net/socket.h"
 #include "dist/net/tls.h"
 #include "tests/support/config_jobs.h"
 #include "tests/support/error_text.h"
@@ -53,7 +56,7 @@ class ConfigJob {
         Addresses(ports_, 0, workers),
         Addresses(ports_, workers, ports_.size()), job, index);
     return testing::TrainWithVariables(
-        Joined(secrets, {"SLUICE_CONFIG=" + config}),
+        Joined(Joined(secrets, {"SLUICE_CONFIG=" + config}), shell),
         Joined({"--strategy", strategy}, flags_));
   }
   std::unique_ptr<Process> Worker(int rank) const {
@@ -61,6 +64,13 @@ class ConfigJob {
   }
   std::unique_ptr<Process> Server(int index) const {
     return Start("ps", index);
+  }
+  // Once the server listens.
+  dist::Socket Reach(int server) const {
+    return dist::Socket::Connect("127.0.0.1",
+                                 ports_[static_cast<size_t>(workers_ + server)],
+                                 dist::After(std::chrono::seconds(60)))
+        .ValueOrThrow();
   }
   // All of them, in a random order and not all at once.
   std::vector<std::unique_ptr<Process>> StartAll(std::mt19937& random) const {
@@ -84,6 +94,7 @@ class ConfigJob {
  public:
   Words secrets = {"SLUICE_TOKEN_FILE=" + testing::TokenFile(folder_)};
   std::string strategy = "ps";
+  Words shell;  // whose "$@" is what is started; empty: none
 
  private:
   const int workers_, servers_;
@@ -255,6 +266,52 @@ TEST_CASE("workers that are started again go on with the same servers") {
   }
   CheckEndWell(all);
   CHECK(NewestTensors(folder / "log").at("global_step").At(0) == 600);
+}
+
+TEST_CASE("a server that is told to end says by its code that it was") {
+  const TemporaryFolder folder;
+  const ConfigJob job(1, 1, Flags(folder / "log", {}, 1));
+  const auto server = job.Server(0);
+  (void)job.Reach(0);
+  server->Kill(SIGTERM);
+  CHECK(server->Wait() == 128 + SIGTERM);
+}
+
+TEST_CASE("nohup: a closed terminal does not matter to a server") {
+  const TemporaryFolder folder;
+  ConfigJob job(1, 1, Flags(folder / "log", {"--join-timeout", "20"}, 1));
+  job.shell = {"/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh"};
+  const auto server = job.Server(0);
+  job.shell.clear();
+  (void)job.Reach(0);
+  server->Kill(SIGHUP);
+  const auto worker = job.Worker(0);
+  CAPTURE(server->err());
+  CHECK(worker->Wait() == 0);
+  CHECK(server->Wait() == 0);
+  CHECK(NewestTensors(folder / "log").at("global_step").At(0) == 10);
+}
+
+TEST_CASE("a server has a line to say that nobody reads, and goes on") {
+  const TemporaryFolder folder;
+  ConfigJob job(1, 1, Flags(folder / "log", {"--join-timeout", "20"}, 1));
+  // The pipe's reader goes at once.
+  job.shell = {
+      "/bin/sh", "-c",
+      fmt::format("mkfifo {0}; : < {0} & exec \"$@\" 2> {0}", folder / "pipe"),
+      "sh"};
+  const auto server = job.Server(0);
+  job.shell.clear();
+  dist::Socket stranger = job.Reach(0);
+  const dist::Deadline soon = dist::After(std::chrono::seconds(60));
+  std::vector<std::byte> bytes(5000, std::byte{7});
+  ThrowIfError(stranger.Send(dist::Bytes(bytes), soon));
+  // Refused, which it says first.
+  CHECK_FALSE(stranger.Receive(dist::MutableBytes(bytes), soon).ok());
+  const auto worker = job.Worker(0);
+  CHECK(worker->Wait() == 0);
+  CHECK(server->Wait() == 0);
+  CHECK(NewestTensors(folder / "log").at("global_step").At(0) == 10);
 }
 
 TEST_CASE("who waits for whom at servers is one line, and has a limit") {

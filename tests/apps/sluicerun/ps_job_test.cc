@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -248,6 +249,41 @@ TEST_CASE(
     // What is there is whole: its counter has each update.
     CHECK(NewestTensors(folder / "log").at("global_step").At(0) == saved);
   }
+}
+
+// As systemd's to a service that is stopped; the launcher passes its own on.
+TEST_CASE("a signal that comes to all of a job at once loses nothing") {
+  for (const int servers : {0, 1}) {
+    CAPTURE(servers);
+    TemporaryFolder folder;
+    const Process process(
+        kLauncher,
+        Job(2, servers,
+            {"--log-dir", folder / "log", "--epochs", "100000", "--json",
+             "--log-every", "1", "--evaluate-every", "0"}));
+    REQUIRE(process.WaitFor("\"step\":20,"));
+    std::vector<pid_t> all = {process.pid()};
+    if (servers > 0) all.push_back(Server(process.pid(), 0));
+    for (const int rank : {0, 1}) all.push_back(Rank(process.pid(), rank));
+    REQUIRE(std::count(all.begin(), all.end(), 0) == 0);
+    for (const pid_t pid : all) kill(pid, SIGTERM);
+    CHECK(process.Wait() == 128 + SIGTERM);
+    CAPTURE(process.err());
+    CHECK(!Contains(process.err(), "ending at once"));
+    CHECK(SavedStep(folder / "log") >= 20);
+  }
+}
+
+TEST_CASE("where the launcher is killed, its servers end") {
+  const Process process(
+      kLauncher,
+      Job(1, 1, {"--epochs", "100000", "--json", "--log-every", "1"}));
+  REQUIRE(process.WaitFor("\"step\":5,"));
+  const pid_t server = Server(process.pid(), 0);
+  REQUIRE(server > 0);
+  process.Kill(SIGKILL);
+  CHECK(process.Wait() == -SIGKILL);
+  testing::AwaitTrue([&] { return !testing::Runs(server); });
 }
 
 TEST_CASE("servers that are killed come back, and the same workers go on") {

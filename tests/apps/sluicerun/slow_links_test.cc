@@ -31,7 +31,8 @@ StruckJob RandomSlowJob(unsigned number, std::mt19937& random) {
   StruckJob job;
   job.strategy = kTurns[number % std::size(kTurns)];
   job.size = 2 + static_cast<int>(random() % 2);
-  job.epochs = 2;
+  // Of workers with steps of their own in whole rounds of two and of three.
+  job.epochs = job.apart() ? 3 : 2;
   if (job.strategy == Strategy::kElasticVirtual) job.least = job.size;
   if (job.strategy == Strategy::kPipeline) job.stages = job.size;
   if (job.strategy == Strategy::kSync || job.apart()) {

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/error_text.h"
@@ -339,6 +340,25 @@ TEST_CASE("after a second signal nobody may go on for ever") {
   AwaitTrue([&] { return Lines(process.out()) == 4; });
   process.Kill(SIGINT);
   CHECK(process.Wait() == 128 + SIGKILL);
+}
+
+// As sessions that end may send them; ranks go on saving.
+TEST_CASE("one of each signal, or two that hang up, leave ranks their time") {
+  const std::string script =
+      "n=0; trap 'n=$((n+1)); echo got' HUP TERM; echo ready; "
+      "while [ $n -lt 2 ]; do sleep 0.01; done; sleep 1; exit $1";
+  for (const auto& [second, code] : {std::pair(SIGTERM, 128 + SIGTERM),
+                                     {SIGHUP, 128 + SIGHUP},
+                                     {SIGTERM, 7}}) {
+    const Process process(kLauncher, Job(1, script, {"--timeout-kill", "0.1"},
+                                         {std::to_string(code)}));
+    AwaitTrue([&] { return Lines(process.out()) == 1; });
+    process.Kill(SIGHUP);
+    AwaitTrue([&] { return Lines(process.out()) == 2; });
+    process.Kill(second);
+    CHECK(process.Wait() == code);
+    CHECK(Contains(process.err(), "ended with code") == (code == 7));
+  }
 }
 
 TEST_CASE("Ctrl-Z stops all and they go on after it") {

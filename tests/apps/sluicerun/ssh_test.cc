@@ -362,12 +362,14 @@ TEST_CASE("hosts with addresses of their own train the same bits") {
   }
   // In the clear where it is wanted, and only then; at listed ports.
   const TemporaryFolder folder;
+  const Words uneven = {"-H", "10.213.0.2,10.213.0.3:2"};
   const Outcome plain = RunProgram(
       kLauncher,
       Joined(Joined(two->Options(), {"--allow-plaintext", "--port", "4000"}),
-             Joined(where, Joined(training, {"--log-dir", folder / "log"}))));
+             Joined(uneven, Joined(training, {"--log-dir", folder / "log"}))));
   CAPTURE(plain.err);
   CHECK(plain.code == 0);
+  CHECK(Contains(TextOf(folder / "log/run.json"), "\"nodes\": 2,"));
 }
 
 }  // namespace

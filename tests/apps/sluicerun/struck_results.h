@@ -123,6 +123,8 @@ inline const TensorsByName& Undisturbed(const StruckJob& job) {
 // Each example as often as there are epochs, whoever it was that read it; with
 // backup workers those that were admitted stand for the others of a step.
 inline void CheckWhole(const StruckJob& job, const TensorsByName& trained) {
+  // They are rounded up to whole rounds of workers with steps of their own.
+  if (job.apart()) REQUIRE(job.steps() % job.size == 0);
   CHECK(trained.at("global_step").At(0) == job.steps());
   const Tensor& seen = trained.at("seen/table");
   REQUIRE(seen.elements() == 64);

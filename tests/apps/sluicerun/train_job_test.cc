@@ -209,7 +209,7 @@ TEST_CASE("a job that is interrupted or killed goes on as if it had not been") {
 }
 
 // Of the launcher's jobs, which begin anew but once: what was there before is
-// set aside, what they have trained themselves is not.
+// set aside, what they have trained themselves is not. An empty name is none.
 TEST_CASE("a job that is started again goes on from its checkpoints") {
   TemporaryFolder folder;
   const std::string log = folder / "log";
@@ -224,7 +224,8 @@ TEST_CASE("a job that is started again goes on from its checkpoints") {
           0);
   std::vector<std::string> words = Job(2, training(log));
   words.insert(words.begin(), {"--max-restarts", "2"});
-  const Process process(kLauncher, words);
+  const Process process("/usr/bin/env",
+                        testing::Joined({"SLUICE_JOB=", kLauncher}, words));
   for (const int step : {50, 210}) {
     REQUIRE(process.WaitFor(fmt::format("\"step\":{},", step)));
     kill(Rank(process.pid(), step == 50 ? 0 : 1), SIGKILL);
@@ -243,6 +244,19 @@ TEST_CASE("a job that is started again goes on from its checkpoints") {
   // Another job with the flag does begin anew.
   CHECK(RunJob(1, {"--log-dir", log, "--steps", "5", "--restart"}).code == 0);
   CHECK(CheckpointManager::ForReading(log).Steps().ValueOrThrow().back() == 5);
+}
+
+// Of twelve some are the standard ones and the launcher's: the others are fewer
+// than the connections that rank 0 of four has.
+TEST_CASE("processes raise their limit of descriptors as far as they may") {
+  std::vector<std::string> shell = {
+      "-c", "ulimit -S -n 12 && exec \"$0\" \"$@\"", kLauncher};
+  for (const std::string& word : Job(4, {"--steps", "2"})) {
+    shell.push_back(word);
+  }
+  const Outcome outcome = testing::RunProgram("/bin/sh", shell);
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 0);
 }
 
 TEST_CASE("a process that stands still is given up and named") {

@@ -1,0 +1,19 @@
+// What the tool and the launcher say to people, on stderr.
+#ifndef SLUICE_APPS_SAY_LINE_H_
+#define SLUICE_APPS_SAY_LINE_H_
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+// One line, without its end. By any thread; one that cannot be written is
+// dropped: fmt::print would throw, where there may be nobody to catch it.
+inline void SayLine(std::string_view line) {
+  std::fputs((std::string(line) + "\n").c_str(), stderr);
+}
+
+}  // namespace sluice
+
+#endif  // SLUICE_APPS_SAY_LINE_H_
