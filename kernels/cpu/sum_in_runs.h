@@ -37,6 +37,29 @@ C SumInRuns(int64_t n, const Term& term) {
   return static_cast<C>(total);
 }
 
+// totals[columns] = values[rows, columns], whose rows are `stride` apart, added
+// up over the rows: in runs, as above. totals may be the first row.
+template <typename C>
+void SumRowsInRuns(const C* values, int64_t rows, int64_t stride,
+                   int64_t columns, C* totals) {
+  constexpr int64_t kRun = 128, kColumns = 256;  // so many at a time
+  for (int64_t at = 0; at < columns; at += kColumns) {
+    const int64_t n = std::min(kColumns, columns - at);
+    double total[kColumns];
+    C run[kColumns];
+    std::fill(total, total + n, 0.0);
+    for (int64_t begin = 0; begin < rows; begin += kRun) {
+      std::fill(run, run + n, C(0));
+      for (int64_t r = begin; r < std::min(begin + kRun, rows); ++r) {
+        const C* const row = values + r * stride + at;
+        for (int64_t j = 0; j < n; ++j) run[j] += row[j];
+      }
+      for (int64_t j = 0; j < n; ++j) total[j] += static_cast<double>(run[j]);
+    }
+    for (int64_t j = 0; j < n; ++j) totals[at + j] = static_cast<C>(total[j]);
+  }
+}
+
 }  // namespace sluice::cpu
 
 #endif  // SLUICE_KERNELS_CPU_SUM_IN_RUNS_H_

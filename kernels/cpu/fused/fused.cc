@@ -12,6 +12,7 @@
 
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/sum_in_runs.h"
 
 namespace sluice::cpu {
 namespace {
@@ -56,31 +57,12 @@ void AddRows(const T* x, T* y, int64_t rows, int64_t columns, bool accumulate) {
   }
 }
 
-// Sums of pieces that are added one to another, more than tensors of 2^24
-// elements have: of very many the last digits of each would be lost.
-constexpr int64_t kPieceRun = 128;
-constexpr int64_t kSumColumns = 256;  // added up at a time
-
 // result[columns] = scale * the sums over rows of sums[rows, columns].
 template <typename T>
 void AddPieces(const T* sums, int64_t rows, int64_t columns, T scale,
                T* result) {
-  for (int64_t at = 0; at < columns; at += kSumColumns) {
-    const int64_t n = std::min(kSumColumns, columns - at);
-    double total[kSumColumns];
-    T run[kSumColumns];
-    std::fill(total, total + n, 0.0);
-    for (int64_t begin = 0; begin < rows; begin += kPieceRun) {
-      std::fill(run, run + n, T(0));
-      for (int64_t r = begin; r < std::min(begin + kPieceRun, rows); ++r) {
-        for (int64_t j = 0; j < n; ++j) run[j] += sums[r * columns + at + j];
-      }
-      for (int64_t j = 0; j < n; ++j) total[j] += static_cast<double>(run[j]);
-    }
-    for (int64_t j = 0; j < n; ++j) {
-      result[at + j] = scale * static_cast<T>(total[j]);
-    }
-  }
+  SumRowsInRuns(sums, rows, columns, columns, result);
+  for (int64_t j = 0; j < columns; ++j) result[j] *= scale;
 }
 
 // Makes the result of what the pieces left in scratch memory, in their order.

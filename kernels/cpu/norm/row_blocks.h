@@ -9,6 +9,7 @@
 #include "engine/ceil_div.h"
 #include "engine/shape.h"
 #include "engine/threads.h"
+#include "kernels/cpu/sum_in_runs.h"
 
 namespace sluice::cpu {
 
@@ -68,21 +69,9 @@ void ForCombinedColumns(const RowBlocks& b, Fn fn) {
 // the first block's vector.
 template <typename C>
 void AddBlocks(const RowBlocks& b, const C* sums, int which, C* totals) {
-  constexpr int64_t kRun = 64;
   ForCombinedColumns(b, [&](int64_t first, int64_t n) {
-    double total[kCombinedColumns] = {};
-    for (int64_t begin = 0; begin < b.blocks(); begin += kRun) {
-      C run[kCombinedColumns] = {};
-      const int64_t end = std::min(begin + kRun, b.blocks());
-      for (int64_t block = begin; block < end; ++block) {
-        const C* const other = sums + (2 * block + which) * b.width + first;
-        for (int64_t c = 0; c < n; ++c) run[c] += other[c];
-      }
-      for (int64_t c = 0; c < n; ++c) total[c] += static_cast<double>(run[c]);
-    }
-    for (int64_t c = 0; c < n; ++c) {
-      totals[first + c] = static_cast<C>(total[c]);
-    }
+    SumRowsInRuns(sums + which * b.width + first, b.blocks(), 2 * b.width, n,
+                  totals + first);
   });
 }
 
