@@ -246,9 +246,23 @@ constexpr Default kDefaults[] = {{"base-rate", "0.4", "0.1"},
                                  {"label-smoothing", "0", "0.1"}};
 
 // Whether there may be pictures for --validation-split to keep back: of a
-// folder that has none to validate on.
+// folder that has none to validate on. Other ones that are evaluated are taken
+// whole.
 bool CanKeepBack(const RunContext& run) {
-  return SourceOf(run) == Source::kFolder && !Part(run, "val");
+  return run.training() && SourceOf(run) == Source::kFolder &&
+         !Part(run, "val");
+}
+
+// Whether pictures are decoded: those of a folder, of records or tar shards,
+// and those that are named.
+bool AreEncoded(const RunContext& run) {
+  const Source source = SourceOf(run);
+  return source == Source::kFolder || source == Source::kRecords ||
+         !run.files.empty();
+}
+
+bool CanAugment(const RunContext& run) {
+  return SourceOf(run) != Source::kSynthetic;
 }
 
 void Defaults(RunContext& run) {
@@ -271,19 +285,19 @@ void Defaults(RunContext& run) {
                 "--ema and --label-smoothing must be less than 1");
   }
   AugmentationOf(small, run);
-  if (source == Source::kSynthetic && !run.flag("augment").empty()) {
+  if (!CanAugment(run) && !run.flag("augment").empty()) {
     throw Error(Code::kInvalidArgument,
                 "--augment changes pictures, not the noise of --data "
                 "synthetic");
   }
   shards::CheckLabelOffset(run, source == Source::kRecords, "--data");
-  const bool of_files = source == Source::kFolder || source == Source::kRecords;
+  const bool encoded = AreEncoded(run);
   for (const char* flag : {"exif", "ten-crop"}) {
-    if (of_files || !run.files.empty() || run.flag(flag) != "true") continue;
+    if (encoded || run.flag(flag) != "true") continue;
     throw Error(Code::kInvalidArgument,
                 fmt::format("--{} is for --data with a folder", flag));
   }
-  if (!of_files && run.files.empty() && !run.flag("cache").empty()) {
+  if (!encoded && !run.flag("cache").empty()) {
     throw Error(Code::kInvalidArgument,
                 "--cache is for --data with a folder; other pictures are in "
                 "memory anyway");
@@ -376,6 +390,7 @@ int main(int argc, char** argv) {
                           "torchvision do",
                   .value = "false",
                   .kind = Flag::Kind::kSwitch,
+                  .fits_data = AreEncoded,
                   .of_reading = true},
                  {"ten-crop",
                   "Of eval: average the probabilities of ten crops of each "
@@ -391,7 +406,9 @@ int main(int argc, char** argv) {
                   "ones; what has changed since is read anew (default: none)",
                   "",
                   {"memory"},
-                  Flag::Kind::kPath},
+                  Flag::Kind::kPath,
+                  /*of_data=*/false,
+                  AreEncoded},
                  {"cache-stage",
                   "What --cache keeps: the bytes of their files, or the "
                   "decoded image before anything random, which takes several "
@@ -401,7 +418,11 @@ int main(int argc, char** argv) {
                  {"cache-limit",
                   "The most that --cache takes, such as 500M, 20G or 1T "
                   "(default: 20G in a folder, 4G in memory)",
-                  ""},
+                  "",
+                  {},
+                  Flag::Kind::kText,
+                  /*of_data=*/false,
+                  AreEncoded},
                  {"label-smoothing", "Of training (default: 0.1, CIFAR 0)", ""},
                  {"augment",
                   "Random changes of training pictures beyond cropping and "
@@ -412,7 +433,11 @@ int main(int argc, char** argv) {
                   "of the time; mixup(0.2) and cutmix(1) mix "
                   "those of a batch (of several processes each those of its "
                   "share), and training accuracy then goes by the larger part",
-                  ""},
+                  "",
+                  {},
+                  Flag::Kind::kText,
+                  /*of_data=*/false,
+                  CanAugment},
                  {"class-weights",
                   "Of the loss in training: CLASS=WEIGHT, several with commas "
                   "between them, or balanced, by how many pictures each has; "
@@ -442,7 +467,7 @@ int main(int argc, char** argv) {
                           "keep back and evaluate on, such as 0.1; always the "
                           "same ones",
                   .value = "0",
-                  .splits_data = CanKeepBack},
+                  .fits_data = CanKeepBack},
                  {"labels",
                   "File with names of the classes for predictions, one a line",
                   "",

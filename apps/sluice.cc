@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -18,6 +17,7 @@
 #include "apps/say_line.h"
 #include "apps/sluice/commands.h"
 #include "engine/note.h"
+#include "engine/parse_number.h"
 #include "engine/standard_streams.h"
 #include "engine/status.h"
 #include "engine/text/arguments.h"
@@ -73,11 +73,7 @@ void AddGraph(CLI::App& app, Options& options) {
                   kOverviewBoxes));
   dot->check(CLI::Validator(
       [](std::string& text) -> std::string {
-        int boxes = 0;
-        const char* end = text.data() + text.size();
-        const auto [stop, error] = std::from_chars(text.data(), end, boxes);
-        const bool number = error == std::errc() && stop == end && boxes >= 1;
-        if (number || text == "full") return {};
+        if (ParseWhole<int>(text).value_or(0) >= 1 || text == "full") return {};
         return fmt::format("--dot: wanted full or a number of boxes, got '{}'",
                            text);
       },

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -23,6 +22,7 @@
 #include "apps/sluicerun/job.h"
 #include "apps/sluicerun/output.h"
 #include "apps/sluicerun/rank.h"
+#include "engine/parse_number.h"
 #include "engine/standard_streams.h"
 #include "engine/status.h"
 #include "engine/text/arguments.h"
@@ -130,16 +130,13 @@ std::vector<std::string> Words(const std::string& text) {
 void ParseElastic(const std::string& text, JobOptions* options) {
   const size_t colon = text.find(':');
   const auto number = [&](const std::string& digits) {
-    int value = 0;
-    const char* const end = digits.data() + digits.size();
-    const auto [at, error] = std::from_chars(digits.data(), end, value);
-    if (error != std::errc() || at != end || value < 1 ||
-        value > kMostProcesses) {
+    const auto value = ParseWhole<int>(digits);
+    if (!value || *value < 1 || *value > kMostProcesses) {
       throw CLI::ValidationError(
           "--elastic", fmt::format("'{}': wanted MIN or MIN:MAX, of 1 to {}",
                                    text, kMostProcesses));
     }
-    return value;
+    return *value;
   };
   options->least = number(text.substr(0, colon));
   if (colon != std::string::npos) {
@@ -158,13 +155,8 @@ void TakeSeconds(const std::vector<std::string>& command,
     } else if (command[i].starts_with(name + "=")) {
       text = std::string_view(command[i]).substr(name.size() + 1);
     }
-    double value = 0;
-    const auto [at, error] =
-        std::from_chars(text.data(), text.data() + text.size(), value);
-    if (!text.empty() && error == std::errc() &&
-        at == text.data() + text.size() && value > 0 && value < 1e6) {
-      *seconds = value;
-    }
+    const auto value = ParseWhole<double>(text);
+    if (value && *value > 0 && *value < 1e6) *seconds = *value;
   }
 }
 

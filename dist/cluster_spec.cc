@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 
 #include "dist/net/address.h"
 #include "dist/net/credentials.h"
+#include "engine/parse_number.h"
 
 namespace sluice::dist {
 namespace {
@@ -31,10 +31,7 @@ Result<int> IndexOf(const Json& json) {
     if (number <= uint64_t{kMost}) index = static_cast<int>(number);
   }
   if (json.is_string()) {
-    const auto& text = json.get_ref<const std::string&>();
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, index);
-    if (error != std::errc() || stop != end) index = -1;
+    index = ParseWhole<int>(json.get_ref<const std::string&>()).value_or(-1);
   }
   if (index >= 0) return index;
   return InvalidArgument(
@@ -81,14 +78,8 @@ Result<TaskAddress> ParseTaskAddress(std::string_view text) {
       fmt::format("'{}' is not host:port, or [address]:port for IPv6", text));
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return senseless;
-  TaskAddress address;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] =
-      std::from_chars(text.data() + colon + 1, end, address.port);
-  if (error != std::errc() || stop != end || address.port < 1 ||
-      address.port > 65535) {
-    return senseless;
-  }
+  const auto port = ParseWhole<int>(text.substr(colon + 1));
+  if (!port || *port < 1 || *port > 65535) return senseless;
   std::string_view host = text.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) {
     host = host.substr(1, host.size() - 2);
@@ -96,8 +87,7 @@ Result<TaskAddress> ParseTaskAddress(std::string_view text) {
     return senseless;
   }
   if (host.empty()) return senseless;
-  address.host = host;
-  return address;
+  return TaskAddress{std::string(host), *port};
 }
 
 std::vector<TaskAddress> ClusterSpec::Ring() const {

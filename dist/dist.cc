@@ -210,7 +210,11 @@ void BroadcastVariables(Session& session, const std::vector<Output>& variables,
     Tensor value = ToBroadcast(group, session, variable, root);
     ThrowIfError(group.Broadcast(Signature(variable.name(), value), value.raw(),
                                  static_cast<int64_t>(value.bytes()), root));
-    session.Write(variable, value);
+    try {
+      session.Write(variable, value);
+    } catch (const Error& error) {
+      Fail(group, error.status());
+    }
   }
   session.set_step(static_cast<uint64_t>(step.IntAt(0)));
 }

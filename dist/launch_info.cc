@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "dist/other_launchers.h"
+#include "engine/parse_number.h"
 
 namespace sluice::dist {
 namespace {
@@ -54,13 +54,10 @@ Status Senseless(const char* name, std::string_view wanted) {
 
 // Nothing but digits, in [least, most].
 std::optional<int> ParseInteger(std::string_view text, int least, int most) {
-  int value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || text[0] == '-') {
+  const auto value = ParseWhole<int>(text);
+  if (!value || text[0] == '-' || *value < least || *value > most) {
     return std::nullopt;
   }
-  if (value < least || value > most) return std::nullopt;
   return value;
 }
 

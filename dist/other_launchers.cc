@@ -15,6 +15,7 @@
 #include "dist/cluster_spec.h"
 #include "dist/net/credentials.h"
 #include "dist/net/frame.h"
+#include "engine/parse_number.h"
 
 namespace sluice::dist {
 namespace {
@@ -35,10 +36,8 @@ Result<bool> Switch(const char* name) {
 template <typename T>
 Result<T> Number(const char* name, T least) {
   const std::string text = VariableText(name);
-  T value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc() && stop == end && value >= least) return value;
+  const auto value = ParseWhole<T>(text);
+  if (value && *value >= least) return *value;
   return InvalidArgument(
       fmt::format("{}={} is not a number from {}", name, text, least));
 }

@@ -3,15 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "engine/affinity.h"
+#include "engine/parse_number.h"
 #include "engine/threads.h"
 
 namespace sluice::dist {
@@ -27,11 +26,8 @@ std::string_view Told(const char* name) {
 
 // Nothing but digits.
 std::optional<int> WholeNumber(std::string_view text, int base) {
-  int value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value, base);
-  if (error != std::errc() || stop != end || value < 0) return std::nullopt;
-  return value;
+  const auto value = ParseWhole<int>(text, base);
+  return value && *value >= 0 ? value : std::nullopt;
 }
 
 // The bits of "0xc": 2 and 3. Empty where it is no mask.

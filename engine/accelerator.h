@@ -103,7 +103,8 @@ class Accelerator {
                                         const Event& end) = 0;
   // Waits for all queues.
   virtual Status Synchronize() = 0;
-  // The same for where nobody can be told: what fails is left for a later call.
+  // Waits for all queues where no error can be returned: it is left for a later
+  // call.
   virtual void Drain() = 0;
 
   // From now on calls that wait on the host ask the report and return what it

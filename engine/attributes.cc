@@ -1,5 +1,6 @@
 #include "engine/attributes.h"
 
+#include <bit>
 #include <string>
 
 namespace sluice {
@@ -20,6 +21,9 @@ bool operator==(const AttrValue& a, const AttrValue& b) {
       [&]<typename T>(const T& value) {
         if constexpr (std::is_same_v<T, Tensor>) {
           return false;
+        } else if constexpr (std::is_same_v<T, double>) {
+          return std::bit_cast<uint64_t>(value) ==
+                 std::bit_cast<uint64_t>(b.get<double>());
         } else {
           return value == b.get<T>();
         }

@@ -70,7 +70,7 @@ class AttrValue {
     SLUICE_CHECK(std::holds_alternative<T>(v_));
     return std::get<T>(v_);
   }
-  // Tensors compare by bits.
+  // Floats and tensors compare by bits: 0 is not -0, and NaN is itself.
   SLUICE_PUBLIC friend bool operator==(const AttrValue& a, const AttrValue& b);
   friend bool operator!=(const AttrValue& a, const AttrValue& b) {
     return !(a == b);

@@ -13,7 +13,7 @@ namespace SLUICE_PUBLIC sluice {
 // dfilter of x and dy.
 enum class ConvPass : uint8_t { kForward, kInput, kFilter };
 
-// Of an op that is no convolution it says nothing.
+// Which convolution an op is. Meaningless for an op that is no convolution.
 struct ConvForm {
   ConvPass pass = ConvPass::kForward;
   // Whether the filter, or its gradient, is OHWI (semantics/filter_layout.h).

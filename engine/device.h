@@ -30,7 +30,7 @@ struct DeviceName {
 };
 // Errors say what names look like and which types exist.
 Result<DeviceName> ParseDeviceName(std::string_view name);
-// Of each GPU the first CPU of its process; of all else that itself.
+// Replaces each GPU by the first CPU of its process; others stay as they are.
 std::vector<std::string> HostsOf(std::vector<std::string> devices);
 
 struct DeviceOptions {

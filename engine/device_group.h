@@ -77,8 +77,8 @@ struct DeviceGroups {
 // `groups` stays where it is.
 void RegisterDeviceGroups(DeviceType type, const DeviceGroups* groups);
 
-// Those of the type's module, which is loaded where that is needed. Unavailable
-// says in a line what is missing.
+// The DeviceGroups of a device type's module, which is loaded if need be. The
+// error is kUnavailable and says in one line what is missing.
 Result<const DeviceGroups*> FindDeviceGroups(DeviceType type);
 
 }  // namespace sluice

@@ -55,8 +55,8 @@ struct TensorType {
 // Everything a kernel may depend on when it is made.
 struct KernelSpec {
   std::string op;
-  // The function of engine/semantics/scalar.h that computes each element; ""
-  // of an op that has none.
+  // The function of engine/semantics/scalar.h that computes each element; "" if
+  // the op has none.
   std::string scalar;
   ConvForm conv;       // of a convolution
   std::string node;    // name, for messages
@@ -79,7 +79,7 @@ inline const Tensor* ConstantInput(const KernelSpec& spec, int i) {
   return constant ? &spec.constants[i] : nullptr;
 }
 
-// What keys the randomness of one step.
+// The key of the random numbers that one step draws.
 struct StepKey {
   uint64_t seed = 0;  // the session's
   uint64_t step = 0;  // the global step
@@ -135,13 +135,13 @@ class KernelContext {
   const StepContext* step_ = nullptr;
 };
 
-// Where the work that a kernel adds to an accelerator's queue says what it
-// found wrong with its operands: Run has returned by then.
+// Reports operands that a kernel's queued work on an accelerator found to be
+// invalid, which happens after the kernel's Run has returned.
 class WorkReport {
  public:
   virtual ~WorkReport() = default;
-  // What it has found since the last call: the error that the CPU's kernel
-  // returns from Run. Called when the work is over, or some of it.
+  // Returns the error found since the last call, the one that the CPU's kernel
+  // returns from Run. Called when all of the queued work, or some, is done.
   virtual Status Take() = 0;
 };
 
@@ -154,16 +154,17 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual Status Run(const KernelContext& context) = 0;
-  // Of a wait for what an earlier instruction has started: whether Run would
-  // wait for nobody. If it would, `waker` is kept, and woken when that changes
-  // (engine/runtime/waker.h): Run is not called before, unless the step ends.
+  // For a kernel that waits for what an earlier instruction has started:
+  // whether Run would return without waiting. If not, the kernel keeps `waker`
+  // and wakes it once Run would (engine/runtime/waker.h); until then Run is not
+  // called, unless the step ends.
   virtual bool Ready(const KernelContext&, Waker&) { return true; }
   virtual size_t workspace_bytes() const { return 0; }
   // Why a step that has this kernel cannot be captured once and replayed
   // without calling Run; empty when it can be.
   virtual std::string_view why_not_captured() const { return {}; }
-  // Of a kernel whose work on an accelerator can find operands wrong; else
-  // null.
+  // Where this kernel's queued work on an accelerator reports invalid operands;
+  // null if it never does.
   virtual std::shared_ptr<WorkReport> report() const { return nullptr; }
 };
 using KernelPtr = std::unique_ptr<Kernel>;
@@ -198,16 +199,17 @@ KernelPtr KernelOf(Fn fn, size_t workspace_bytes = 0) {
 struct KernelDef {
   std::string op;
   DeviceType device = DeviceType::kCpu;
-  // Among those that support a spec the highest priority is made. 0 is the
-  // portable reference; libraries and tuned kernels register above it.
+  // Of the kernels that support a spec the one with the highest priority is
+  // made. 0 is the portable reference; libraries and tuned kernels are above.
   int priority = 0;
   std::string provider = "reference";  // who: "reference", "simd", "onednn"
   // Whether make() is worth a try. Null: every dtype in `dtypes`, any shape.
   std::function<bool(const KernelSpec&)> supports = nullptr;
   // dtypes of input 0 (or of output 0 where there is no input).
   DTypeSet dtypes = kAnyType;
-  // Unimplemented where only the attempt shows that it cannot, as a library may
-  // have nothing for a case: the next kernel is made then (KernelTable::Make).
+  // Makes the kernel. Returns Unimplemented if only the attempt shows that this
+  // provider cannot, as a library may lack a case; KernelTable::Make then makes
+  // the next kernel.
   std::function<Result<KernelPtr>(const KernelSpec&)> make;
 };
 
@@ -226,7 +228,8 @@ inline Status RunKernel(Kernel& kernel, const KernelContext& context) {
 struct MadeKernel {
   KernelPtr kernel;
   const KernelDef* def = nullptr;
-  // Better ones that refused, and why: "cudnn: ...; ...". Mostly empty.
+  // The better kernels that could not be made, and why: "cudnn: ...; ...".
+  // Mostly empty.
   std::string refused;
 };
 
@@ -237,9 +240,9 @@ class KernelTable {
   static KernelTable& Global();
 
   void Register(KernelDef def);
-  // The best kernel for the spec that can be made. An error of its make() but
-  // Unimplemented is returned; where all refuse, what the best one said. Errors
-  // name op and node.
+  // Makes the best kernel for the spec that can be made. If a make() returns
+  // another error than Unimplemented, or all return Unimplemented, the first
+  // such error is returned. Errors name op and node.
   Result<MadeKernel> Make(const KernelSpec& spec, DeviceType device) const;
   // The best kernel for the spec, or Unimplemented naming op, device and types.
   Result<const KernelDef*> Find(const KernelSpec& spec,
@@ -248,8 +251,8 @@ class KernelTable {
   std::vector<const KernelDef*> FindAll(const KernelSpec& spec,
                                         DeviceType device) const;
   std::vector<const KernelDef*> KernelsOf(std::string_view op) const;
-  // Of every op that the kind of device has kernels for, the dtypes of them
-  // all (KernelDef::dtypes). A kernel may still not support a spec.
+  // For every op with kernels on this type of device, the union of their
+  // dtypes (KernelDef::dtypes). A kernel may still not support a spec.
   std::map<std::string, DTypeSet, std::less<>> DTypesByOp(
       DeviceType device) const;
 

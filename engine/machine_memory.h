@@ -18,9 +18,9 @@ struct MachineMemory {
   size_t available = kUnknown;  // can be taken without swapping
 };
 
-// Of /proc/meminfo and of the process's control groups (cgroup version 1 or 2)
-// up to the root, the least. What a group holds of files that it would give
-// back counts as available. `root`: where /proc and /sys are, for tests.
+// Reads /proc/meminfo and the process's control groups (cgroup version 1 or 2)
+// up to the root, and returns the least. File pages that a group would give
+// back count as available. `root`: where /proc and /sys are, for tests.
 MachineMemory ReadMachineMemory(const std::string& root = "");
 
 // The number of kB that a line "key:   123 kB" of a file in /proc gives, in

@@ -47,7 +47,8 @@ class Shape {
   constexpr auto end() const { return dims_.begin() + rank_; }
 
   bool concrete() const;  // no unknown dimension
-  // Product of all, or of the dimensions in [from, to). kUnknown if any is.
+  // The product of all dimensions, or of those in [from, to); kUnknown if one
+  // of them is.
   int64_t elements() const { return elements(0, rank_); }
   int64_t elements(int from, int to) const;
   // Dimensions [from, to).
@@ -64,7 +65,7 @@ class Shape {
   int rank_ = 0;
 };
 
-// Could the two be the same once all dimensions are known?
+// Whether the two shapes could be equal once all dimensions are known.
 bool Compatible(const Shape& a, const Shape& b);
 
 // NumPy broadcasting of two shapes; unknown against 1 stays unknown, against

@@ -21,11 +21,12 @@ namespace SLUICE_PUBLIC sluice {
 // widest vector register.
 inline constexpr size_t kAlignment = 64;
 
-// What a tensor may take, bytes: sums over all tensors of a step, and strides,
-// stay within int64. Above it is no address space.
+// The most bytes that a tensor may have, so that sums over all tensors of a
+// step, and strides, stay within int64. No address space is larger.
 inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 47;
-// An error for a tensor of more, dimensions of size 0 or kUnknown counted as 1:
-// neither its bytes nor its strides can be computed wrong.
+// kInvalidArgument for a tensor of more than kMaxTensorBytes. Dimensions of
+// size 0 or kUnknown count as 1, so that neither the bytes nor the strides of
+// an accepted shape overflow.
 Status CheckTensorSize(DType dtype, const Shape& shape);
 
 class Tensor {
@@ -99,7 +100,7 @@ class Tensor {
   double At(int64_t i) const;
   int64_t IntAt(int64_t i) const;
 
-  // Whether nobody else has its buffer.
+  // Whether no other Tensor shares this one's buffer.
   bool owns_alone() const { return owner_.use_count() == 1; }
   Tensor Clone() const;
   // A view with the same bytes; element counts must match.

@@ -157,10 +157,11 @@ class ScopedComputeThreads {
   ThreadPool* saved_;
 };
 
-// That the calling thread, and so the process, may use (CpusOf).
+// How many cores the calling thread, and so the process, may use (CpusOf).
 int AvailableCores();
 
-// Of the process; n = 0: one per core. No ParallelFor may be running.
+// Sets the number of the process's compute threads; n = 0: one per core. No
+// ParallelFor may be running.
 void SetComputeThreads(int n);
 
 inline void ParallelFor(int64_t n, int64_t grain, RangeFn fn) {

@@ -16,10 +16,11 @@ namespace SLUICE_PUBLIC sluice {
 // (graph/recompute.h says which).
 enum class Recompute : uint8_t {
   kNone,
-  // What a batch normalisation leaves, and an addition and activation function
-  // behind it: passes over memory alone, no product runs twice.
+  // Computes again the outputs of batch normalisations, and of an addition and
+  // activation function behind one: passes over memory, no product runs twice.
   kNorms,
-  // All but what crosses a few cuts: most of one more forward pass.
+  // Computes again all activations but those that cross a few cuts: costs most
+  // of one more forward pass.
   kAll,
 };
 
@@ -38,14 +39,14 @@ std::vector<Output> Gradients(const std::vector<Output>& ys,
                               const std::vector<Output>& seeds = {},
                               const GradientOptions& options = {});
 
-// As above, with zeros in place of invalid results.
+// Gradients, with zeros in place of invalid results.
 std::vector<Output> GradientsOrZeros(const std::vector<Output>& ys,
                                      const std::vector<Output>& xs);
 
-// The gradient of one x: of x's shape; or of some of its rows, where `rows` are
-// valid, integers [n...]: each slice of `values`, [n..., a row's shape],
-// belongs to one of them. Of several that belong to one row the sum counts;
-// what is in no row is 0.
+// The gradient of one x. Without valid `rows`, `values` has x's shape. With
+// `rows`, integers [n...], it is the gradient of some rows of x: each slice of
+// `values`, [n..., row shape], belongs to one of them. Slices of the same row
+// add up; the gradient of a row that is not listed is 0.
 struct RowsGradient {
   Output values;
   Output rows = {};
@@ -53,12 +54,11 @@ struct RowsGradient {
   bool valid() const { return values.valid(); }
 };
 
-// As Gradients, but of those xs that are among `tables` of some rows, where
-// that says all: where x is a
-// variable of float32 or float64 and the ys depend on it through ops
-// alone that take rows of it along the first dimension (OpDef::rows_taken:
-// Gather, EmbeddingLookup). It then takes memory for what was read, not for x.
-// Summed by row in their order, the slices give the bits that Gradients has.
+// Gradients, but those of xs among `tables` are of rows where rows say all: x
+// is a variable of float32 or float64, and the ys depend on it only through ops
+// that take rows of it along the first dimension (OpDef::rows_taken: Gather,
+// EmbeddingLookup). Such a gradient takes memory for the rows read, not for all
+// of x. Summed by row in their order, its slices give the bits of Gradients.
 std::vector<RowsGradient> GradientsByRows(const std::vector<Output>& ys,
                                           const std::vector<Output>& xs,
                                           const std::vector<Output>& tables,

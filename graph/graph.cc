@@ -6,6 +6,7 @@
 #include <functional>
 #include <queue>
 
+#include "engine/parse_number.h"
 #include "graph/near_misses.h"
 #include "graph/traversal.h"
 
@@ -109,10 +110,7 @@ Output Graph::Get(std::string_view output_name) const {
   std::string_view name = output_name;
   int index = 0;
   if (size_t colon = name.rfind(':'); colon != name.npos) {
-    const std::string digits(name.substr(colon + 1));
-    char* end = nullptr;
-    index = static_cast<int>(std::strtol(digits.c_str(), &end, 10));
-    if (digits.empty() || *end != '\0') index = -1;
+    index = ParseWhole<int>(name.substr(colon + 1)).value_or(-1);
     name = name.substr(0, colon);
   }
   Node* node = Find(name);

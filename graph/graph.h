@@ -1,6 +1,6 @@
 // The dataflow graph: nodes are ops, edges are tensors. Every node's output
-// dtypes and shapes are inferred as it is added; what cannot work fails there,
-// naming the op, the node, the shapes and the caller's line.
+// dtypes and shapes are inferred as it is added; an invalid node fails there,
+// with an Error that names the op, the node, the shapes and the caller's line.
 #ifndef SLUICE_GRAPH_GRAPH_H_
 #define SLUICE_GRAPH_GRAPH_H_
 
@@ -44,7 +44,8 @@ class Output {
   friend bool operator==(const Output& a, const Output& b) {
     return a.node_ == b.node_ && a.index_ == b.index_;
   }
-  // As their nodes were added; between graphs some order or other.
+  // Orders outputs as their nodes were added; outputs of different graphs are
+  // in some order.
   SLUICE_PUBLIC friend bool operator<(const Output& a, const Output& b);
 
  private:
@@ -100,8 +101,8 @@ class Operand {
   std::source_location location_;
 };
 
-// Inputs that a node may have, and outputs: as many as an Instruction counts
-// (engine/runtime/plan.h).
+// The most inputs, and the most outputs, that a node may have: as many as an
+// Instruction counts (engine/runtime/plan.h).
 inline constexpr int kMostOperands = UINT16_MAX;
 
 // One op in a graph. Users read it; only passes write to it.
@@ -115,7 +116,7 @@ class Node {
   bool Is(std::string_view op_name) const { return op_->name == op_name; }
   bool IsConstant() const { return op_->kind == OpKind::kConstant; }
   bool IsVariable() const { return op_->kind == OpKind::kVariable; }
-  // VariableOptions::part_of; 0 of other nodes.
+  // VariableOptions::part_of of a variable; 0 for other nodes.
   int64_t part_of() const {
     return IsVariable() && attrs_.Has("part_of") ? attrs_.Int("part_of") : 0;
   }
@@ -123,12 +124,12 @@ class Node {
   bool IsFetch() const { return op_->kind == OpKind::kFetch; }
   bool IsSend() const { return op_->kind == OpKind::kSend; }
   bool IsReceive() const { return op_->kind == OpKind::kReceive; }
-  // Whether it gives a variable its first value.
+  // Whether the node gives a variable its first value.
   bool IsInitializer() const {
     return mutates() > 0 && attrs_.Has("initializer") &&
            attrs_.Bool("initializer");
   }
-  // Whether a kernel runs for it.
+  // Whether a kernel runs for the node.
   bool IsInstruction() const {
     return op_->instruction && (!op_->view || op_->runs);
   }
@@ -144,7 +145,7 @@ class Node {
   const TensorType& output_type(int i) const { return outputs_[i]; }
   int num_outputs() const { return static_cast<int>(outputs_.size()); }
   Output output(int i) const { return {const_cast<Node*>(this), i}; }
-  // How many leading inputs are variables that it updates.
+  // How many leading inputs are variables that the node updates.
   int mutates() const { return op_->Mutates(attrs_); }
   const std::string& device() const { return device_; }  // "/cpu:0" or empty
   const std::string& location() const { return location_; }  // "model.cc:41"
@@ -174,8 +175,8 @@ class Node {
     location_ = std::move(where);
     Changed();
   }
-  // Turns into another op; name, origin, device, control inputs, output types
-  // and place in the order stay.
+  // Turns the node into another op; name, origin, device, control inputs,
+  // output types and place in the order stay.
   void Become(const OpDef& op, Attributes attrs, std::vector<Output> inputs) {
     op_ = &op;
     attrs_ = std::move(attrs);
@@ -216,8 +217,8 @@ struct Initializer {
   Shape shape;
   std::function<Output(Graph& graph)> value;
 };
-// All elements `value`, which dtype must be able to hold; all 0; all 1; a copy
-// of a tensor.
+// Initializers whose elements are all `value`, which dtype must be able to
+// hold; all 0; all 1; or a copy of a tensor.
 Initializer Filled(const Number& value, const Shape& shape,
                    DType dtype = DType::kFloat32);
 Initializer Zeros(const Shape& shape, DType dtype = DType::kFloat32);
@@ -226,10 +227,10 @@ Initializer CopyOf(Tensor value);
 
 struct VariableOptions {
   bool trainable = true;
-  // Where each worker of a job has a part of its own of one tensor, cut along
-  // the last dimension: the size of that. Parts are of one size, so that some
-  // end with an element that stands for nothing (models/nn/parts.h). 0: it is a
-  // whole.
+  // If each worker of a job has its own part of one tensor, cut along the last
+  // dimension: the size of that dimension of the whole tensor. Parts are of one
+  // size, so that some end with an unused element (models/nn/parts.h). 0: the
+  // variable is a whole tensor.
   int64_t part_of = 0;
 };
 
@@ -267,10 +268,11 @@ class Graph {
     frozen_ = std::move(frozen);
   }
   bool Frozen(std::string_view name) const { return frozen_ && frozen_(name); }
-  // The tensor as it is now: a copy where others have its memory, too.
+  // A constant of the tensor's present value, which is copied if other tensors
+  // share its buffer.
   Output Constant(Tensor value, const std::string& name = "const",
                   Location location = Location::current());
-  // A scalar. Throws Error if dtype cannot hold it.
+  // A scalar constant. Throws Error if dtype cannot hold `value`.
   Output Constant(const Number& value, DType dtype,
                   Location location = Location::current());
 
@@ -297,7 +299,8 @@ class Graph {
   // to look again.
   uint64_t version() const { return version_; }
 
-  // Where a new node would stand, were it named `name` in the current scope.
+  // The full name that a new node would get if it were named `name` in the
+  // current scope.
   std::string UniqueName(const std::string& name) const;
   const std::string& scope() const { return scope_; }
   const std::string& current_device() const { return device_; }
@@ -314,18 +317,18 @@ class Graph {
   // Adds a node like `node`, which may belong to another graph (same name,
   // origin, attributes, device, location), with `inputs` and no control inputs.
   Node& AddCopy(const Node& node, std::vector<Output> inputs);
-  // Makes every user of `from` use `to` (data edges; with `controls`, control
-  // edges on from's node move to to's node as well).
+  // Makes every user of `from` use `to` instead. This moves data edges and,
+  // with `controls`, control edges from from's node to to's node as well.
   void ReplaceUses(const Output& from, const Output& to, bool controls);
   // Removes nodes for which `dead` holds; nothing alive may depend on them.
   void Remove(const std::function<bool(const Node&)>& dead);
-  // Nodes ordered so that each follows its inputs and control inputs; among
-  // the free ones by id, so that the order is stable. An Error names a node on
-  // a cycle.
+  // The nodes in an order in which each follows its inputs and control inputs;
+  // among nodes that are ready, by id, so that the order is stable. Throws an
+  // Error that names a node on a cycle.
   std::vector<Node*> TopologicalOrder() const;
   // Makes `order`, which holds every node once, the order of the nodes and ids.
   void Renumber(const std::vector<Node*>& order);
-  // What inference says of a node's outputs, or why it cannot be.
+  // The output types that inference gives a node, or why the node is invalid.
   static Result<std::vector<TensorType>> InferredTypes(const Node& node);
   // Runs dtype and shape inference on one node again.
   static Status Infer(Node& node);
@@ -357,7 +360,7 @@ void Node::Changed() {
 // "model.cc:41"
 std::string FormatLocation(const std::source_location& location);
 
-// The value of a constant; null of any other output.
+// The value of a constant; null for any other output.
 const Tensor* ConstantValue(const Output& output);
 
 // A place for names: `scope / "conv1"` is where a layer puts its nodes.

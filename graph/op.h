@@ -1,6 +1,6 @@
-// Op definitions: everything the engine knows of an op, in one record. Adding
-// an op means adding a record to a table in graph/ops/ and its kernels; see
-// docs/adding_an_op.md.
+// Op definitions: everything the engine knows about an op, in one record.
+// Adding an op means adding a record to a table in graph/ops/ and its kernels;
+// see docs/adding_an_op.md.
 #ifndef SLUICE_GRAPH_OP_H_
 #define SLUICE_GRAPH_OP_H_
 
@@ -72,14 +72,14 @@ struct ArgDef {
   bool optional = false;
 };
 
-// The dtype that arithmetic on the TypeVar "T" is done in: float32 where T is
-// float16 or bfloat16, else T. For what must not be rounded to half, such as
-// the statistics of a normalisation. Comes after an input of type "T".
+// The dtype that arithmetic on the TypeVar "T" is done in: float32 if T is
+// float16 or bfloat16, else T. For operands that must not be rounded to half,
+// such as the statistics of a normalisation. Comes after an input of type "T".
 inline constexpr const char* kComputeOfT = "compute T";
 
-// An input of the TypeVar "T", or of float16 or bfloat16, which is read as T,
-// each operand of a variadic one for itself. The first of them binds T if no
-// input before did.
+// The type of an input of dtype "T", or of float16 or bfloat16 and read as T;
+// the operands of a variadic input may differ in this. The first such operand
+// binds T if no earlier input did.
 inline constexpr const char* kTOrHalf = "T or half";
 
 // A constant that fits into a table.
@@ -162,48 +162,47 @@ using ShapeFn = Status (*)(InferContext& context);
 using GradientFn = Outputs (*)(const Node& node, const Outputs& dy);
 
 // Builds output 0 of `node` a second time, from `inputs`, which stand for the
-// node's own, and its other outputs.
+// node's own inputs, and from the node's other outputs.
 using AgainFn = Output (*)(const Node& node, const Outputs& inputs);
 
-// Of a node whose output 0, [n..., R...], is rows of input 0, [rows, R...]: the
-// integers [n...] that say which. Slice by slice, output 0's gradient is then
-// that of these rows. Invalid where its attributes make it another thing.
+// For a node whose output 0, [n..., R...], consists of rows of input 0,
+// [rows, R...]: returns the integer tensor [n...] of the rows' indices. Each
+// slice of output 0's gradient is then the gradient of one row. Returns an
+// invalid Output if the node's attributes make it anything else.
 using RowsTakenFn = Output (*)(const Node& node);
 
-// Of a node's output of which only some rows are there, the first ones along
-// dimension 0: the int64 scalar that says how many, an output of the node or
-// an input. Its shape is what it has at most; what lies behind those rows is
-// nobody's to read. Invalid where all of it is there.
+// For an output of which a step fills only the first rows along dimension 0:
+// returns the int64 scalar that counts them, an output or input of the node.
+// The output's shape is then the most it can have, and nobody may read behind
+// the counted rows. Returns an invalid Output if the whole output is filled.
 using CounterFn = Output (*)(const Node& node, int output);
 
-// Whether a node reads, of its input `input` of which some rows are there, no
-// others.
+// Whether a node reads only the counted rows (CounterFn) of its input `input`.
 using ReadsCountedFn = bool (*)(const Node& node, int input);
 
 // The marker for ops without a gradient (comparisons, integers, random).
 // Autograd stops there as if the derivative were zero.
 Outputs NotDifferentiable(const Node& node, const Outputs& dy);
 
-// What becomes of an op's float32 operands and results of type "T" (the
-// TypeVar) in a step of mixed precision (passes::MixPrecision). Others keep
-// their dtype.
+// The dtype that an op's float32 operands and results of TypeVar "T" get in a
+// step of mixed precision (passes::MixPrecision). Other operands keep theirs.
 enum class HalfRule : uint8_t {
   kFloat32,  // stay: range or digits matter (losses, sums, exp, updates)
   kPrefer,   // become half: products and convolutions, with sums in float32
-  // Half between ops in half, else float32: what is about as good in either,
-  // and bound by memory (elementwise ops, pooling, copies, normalisation).
+  // Become half between ops in half, else float32: ops about as accurate in
+  // either, and bound by memory (elementwise, pooling, copies, normalisation).
   kFollow,
 };
 
-// Appends the elements of a node's output, an integer vector or scalar, as far
-// as they are known while the graph is built, kUnknown for each other one; it
-// looks through `depth` more nodes. False: nothing is known of them.
+// Appends to `elements` those of a node's output, an integer vector or scalar,
+// as far as they are known while the graph is built, and kUnknown for others.
+// Looks through `depth` more nodes. Returns false if nothing is known.
 using PartialFn = bool (*)(const Node& node, int depth, Shape* elements);
 
-// The multiplications of a node, each with an addition.
+// The number of multiplications that a node does, each with an addition.
 using MultiplyAddsFn = int64_t (*)(const Node& node);
 
-// What stands in a step for something outside it, if the op does.
+// What an op's node stands for that is outside the step, if anything.
 enum class OpKind : uint8_t {
   kComputation,  // nothing
   kConstant,     // its attribute `value`
@@ -224,13 +223,12 @@ enum class MadeBy : uint8_t {
 
 struct OpDef {
   const char* name = nullptr;  // CamelCase
-  // What texts of graphs call it that were printed before it had that name.
+  // The op's earlier name, which older texts of graphs have; null: none.
   const char* former_name = nullptr;
   const char* doc = nullptr;  // one line
   MadeBy made_by = MadeBy::kUsers;
-  // The builder, where it is not a function of the op's name: a method
-  // ("Graph::Variable"), or the function of an op of which this is another
-  // form.
+  // The builder, if it is not a function of the op's name: a method
+  // ("Graph::Variable"), or the builder of an op of which this is a variant.
   const char* builder = nullptr;
   OpKind kind = OpKind::kComputation;
   FixedList<ArgDef, 8> inputs = {};
@@ -249,33 +247,34 @@ struct OpDef {
   // All workers of a job run the nodes of such ops, in one order: each depends
   // on the one before it, also where its result is not asked for.
   bool collective = false;
-  // Its attributes say how many workers its attribute `group` has ("workers")
-  // or which of them runs it ("rank"): filled in with what a session has
-  // (passes::CountWorkers). Collectives have "workers" without saying so.
+  // The op has attributes for how many workers its attribute `group` has
+  // ("workers") or which of them runs the op ("rank"), which
+  // passes::CountWorkers fills in from the session. Collectives have "workers"
+  // without this.
   bool asks_seat = false;
   bool commutative = false;  // the two inputs may be swapped
   bool elementwise = false;  // y[i] depends on x[i] alone, after broadcasting
   bool broadcasts = false;   // its kernels spread either of two operands
   bool view = false;         // output 0 is input 0's bytes: no kernel runs
   bool runs = false;         // though it is a view (SendStart, RecvWait)
-  // Of an op that takes long and needs the device for little of it: the op that
-  // starts it, and whose `wait` stands in its place then
+  // For an op that takes long and needs the device for little of that time: the
+  // op that starts it, whose `wait` then takes this op's place
   // (passes::StartCollectives).
   const char* start = nullptr;
-  // Of an op that only starts something: the op that waits for it. Exactly one
-  // node of that op has output 0 as its input 0, and until it has run the bytes
-  // of output 0 are in use.
+  // For an op that only starts something: the op that waits for its end.
+  // Exactly one node of that op has this op's output 0 as its input 0, and
+  // until that node has run the bytes of output 0 are in use.
   const char* wait = nullptr;
-  // False where nothing runs either: what outputs there are, are there before
+  // False if no instruction runs for the op: its outputs, if any, exist before
   // the step begins (Const, Placeholder, Variable, NoOp).
   bool instruction = true;
   // The outputs depend on the inputs' shapes and dtypes alone (ShapeOf, Size),
   // so that they are constants as soon as those are known.
   bool shape_only = false;
-  // Inputs whose buffer output 0 may take over when nobody else reads them: the
-  // kernel has read what it needs of each element before it writes there, also
-  // where several of these inputs are one tensor. Requires equal byte size; the
-  // planner checks that, and that no input beside these is that tensor.
+  // Inputs whose buffer output 0 may take over when no other node reads them:
+  // the kernel reads all it needs of an element before it writes there, also if
+  // several of these inputs are one tensor. Requires equal size in bytes; the
+  // planner checks that, and that none of the other inputs is that tensor.
   FixedList<int, 4> inplace = {};
   // This many leading inputs are variables that the op updates in place;
   // output 0 is the new value of the first. The only variable of an op may be
@@ -284,68 +283,73 @@ struct OpDef {
   // mutates_attr names an attribute, a length, to be multiplied with.
   int mutates = 0;
   const char* mutates_attr = nullptr;
-  // Writes elements of its variable before it has read all of its operands: one
-  // that is the variable is a copy, too.
+  // The op writes elements of its variable before it has read all its operands,
+  // so that an operand that is the variable must be a copy (OrderVariables).
   bool scatters = false;
-  // The op that does to a list of variables what this one does to one, for the
-  // fusion pass.
+  // For the fusion pass: the op that does to a list of variables what this op
+  // does to one.
   const char* list_op = nullptr;
-  // Its variables become what they are given, nothing is added to them.
+  // The op assigns to its variables rather than adding to them.
   bool assigns = false;
-  // Of an optimizer's op: the rule of engine/semantics/optimizer.h that changes
-  // each parameter, be it for one variable, a list or some rows.
+  // For an optimizer's op: the rule of engine/semantics/optimizer.h that
+  // updates each parameter, for one variable, a list of them or some rows.
   const char* rule = nullptr;
 
-  // Whether the variables that a node updates have a value then in any case;
-  // null: no.
+  // Whether the variables that a node updates are initialised afterwards in any
+  // case; null: no.
   bool (*initializes)(const Node& node) = nullptr;
 
-  // The function of engine/semantics/scalar.h that computes each element, where
-  // it is not called as the elementwise op is (of a variadic op: that joins
-  // the operands, from left to right); and the one in its place when the
+  // The function of engine/semantics/scalar.h that computes each element, if
+  // its name is not the elementwise op's (for a variadic op: the one that joins
+  // the operands, from left to right); and the function in its place when the
   // attribute `approximate` is set.
   const char* scalar = nullptr;
   const char* scalar_approximate = nullptr;
 
-  // Output 0 says whether the inputs are finite; nothing else is asked of them.
+  // Output 0 says whether the inputs are finite; the op reads them for no other
+  // purpose.
   bool asks_finite = false;
 
-  // Of a convolution; and the op that does the same with an OHWI filter, for
-  // the pass that turns filters.
+  // For a convolution: its form; and, for the pass that turns filters, the op
+  // that computes the same with an OHWI filter.
   ConvForm conv = {};
   const char* ohwi_op = nullptr;
-  // Of a convolution, the op that also sums output 0, and its squares, over all
-  // but the channels; of a normalisation, the one that takes such sums of x as
-  // its last inputs. For the pass that fuses statistics.
+  // For the pass that fuses statistics. with_sums: for a convolution, the op
+  // that also sums output 0 and its squares over all dimensions but the
+  // channels. by_sums: for a normalisation, the op whose last inputs are such
+  // sums of x.
   const char* with_sums = nullptr;
   const char* by_sums = nullptr;
 
-  // Whether the last elements of input 1, one for each channel of output 0,
-  // multiply that channel and nothing else; null: no.
+  // Whether element i of the flat input 1 multiplies channel i % n of output 0,
+  // which has n channels, and nothing else; null: no.
   bool (*scales_channels)(const Node& node) = nullptr;
 
-  // Output 0 is the sum of input 0 over the dimensions that ReducedDims
-  // (engine/semantics/axis_form.h) says, or their mean.
+  // Output 0 is the sum (or, with `averages`, the mean) of input 0 over the
+  // dimensions that ReducedDims (engine/semantics/axis_form.h) returns.
   bool sums = false;
   bool averages = false;
 
-  // Other ops, for the fusion pass. Of a loss: the op that yields its gradient
-  // from its inputs, its outputs but the first, and dloss; and the one that
-  // yields its outputs and that gradient, from its inputs and dloss.
+  // For the fusion pass, other forms of a loss: the op that computes its
+  // gradient from the loss's inputs, its outputs but the first, and dloss; and
+  // the op that computes both the outputs and that gradient from the inputs and
+  // dloss.
   const char* gradient_op = nullptr;
   const char* with_gradient = nullptr;
-  // Of a normalisation: the ops that take the ReLU behind it along, and the
-  // addition between, whose addend is their last input.
+  // For the fusion pass, other forms of a normalisation: the op that includes
+  // the ReLU behind it, and the one that also includes an addition between the
+  // two, whose addend is its last input.
   const char* with_relu = nullptr;
   const char* with_add_relu = nullptr;
-  // Of those: the last output has a bit for each positive element of output 0.
+  // For such a fused op: the last output has a bit for each positive element of
+  // output 0.
   bool relu_mask = false;
 
   PartialFn partial = nullptr;             // null: nothing is known
   MultiplyAddsFn multiply_adds = nullptr;  // null: none worth counting
 
-  // How recomputation has output 0 again where that takes less than running the
-  // op again; null: by running it again. The other outputs are small, and kept.
+  // How recomputation builds output 0 again if that costs less than running the
+  // op again; null: it runs the op. The other outputs are small, and kept.
   AgainFn again = nullptr;
 
   HalfRule half = HalfRule::kFloat32;
@@ -362,7 +366,8 @@ struct OpDef {
   std::string_view ScalarFunction(const Attributes& node_attrs) const;
   // Whether a node may have `given` inputs.
   bool TakesInputs(int given) const;
-  // What input i of `given` is; TakesInputs(given) holds.
+  // The ArgDef of input i of a node with `given` inputs. Requires
+  // TakesInputs(given).
   const ArgDef& InputArg(int i, int given) const;
 
  private:
@@ -385,7 +390,7 @@ class InferContext {
   // the elements that cannot be known yet. The number of elements must be
   // known. Errors name the operand.
   Result<Shape> ShapeOperand(int input) const;
-  // The constant that operand i is, or null.
+  // The value of operand `input` if it is a constant, or null.
   const Tensor* constant(int input) const;
 
   const Shape& output(int i) const { return (*outputs_)[i].shape; }
@@ -420,13 +425,13 @@ class OpTable {
   void Register(std::span<const OpDef> defs) {
     for (const OpDef& def : defs) Register(def);
   }
-  // Null when there is none.
+  // The op's definition; null when there is none.
   const OpDef* Find(std::string_view name) const;
-  // Also by its former name.
+  // As Find, but also finds an op by its former name.
   const OpDef* FindInText(std::string_view name) const;
   // Throws Error naming near misses.
   const OpDef& Get(std::string_view name) const;
-  // For messages about a name that the table has not: what was meant, perhaps.
+  // For error messages: the names in the table that are close to `name`.
   std::string NearMissesOf(std::string_view name) const;
   std::vector<const OpDef*> All() const;  // sorted by name
 

@@ -1,5 +1,5 @@
-// Variables that are written in the same step as they are differentiated:
-// gradients are of the values that the forward pass has read.
+// Variables that are written in the same step in which they are differentiated:
+// gradients must use the values that the forward pass has read.
 #ifndef SLUICE_GRAPH_PINNED_READS_H_
 #define SLUICE_GRAPH_PINNED_READS_H_
 
@@ -12,25 +12,26 @@
 
 namespace sluice {
 
-// A read of a variable is of the value that the writes it depends on have left
-// (graph/ops/state.h); what a gradient rule builds depends on others than its
-// node. So it has a copy of what the node has read. Lives while gradients are
-// built.
+// A read of a variable sees the value left by the writes that the reader
+// depends on (graph/ops/state.h). The nodes that a gradient rule builds depend
+// on other writes than the differentiated node, so they get a copy of what that
+// node has read. Lives while gradients are built.
 class PinnedReads {
  public:
-  // Of what these need: what is differentiated, and its seeds.
+  // Finds the variables written by nodes that `given` needs: the outputs to be
+  // differentiated, and their seeds.
   explicit PinnedReads(const std::vector<Output>& given);
 
-  // Whether that is a variable which is written.
+  // Whether `variable` is a variable that is written.
   bool Concerns(const Output& variable) const {
     return written_.contains(variable);
   }
-  // What `node`, which has it as an input, reads of such a variable.
+  // A copy of the value that `node` reads of `variable`, one of its inputs.
   Output Of(const Node& node, const Output& variable);
-  // The inputs of a node with those in place of such variables.
+  // The inputs of a node, with such copies in place of written variables.
   std::vector<Output> InputsOf(const Node& node);
-  // The same for what has been added to the graph from node number `begin` on,
-  // for the sake of `node`, and for `outputs`.
+  // Replaces written variables by such copies in the nodes added to the graph
+  // for `node`, from node number `begin` on, and in `outputs`.
   void Pin(const Node& node, size_t begin, std::vector<Output>* outputs);
 
  private:

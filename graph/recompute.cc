@@ -190,12 +190,32 @@ Node& Recomputation::Twin(Node& node, const Output& trigger) {
 }
 
 Node& Recomputation::Copy(Node& node, Node* trigger) {
-  if (auto it = twins_.find(&node); it != twins_.end()) return *it->second;
+  // Depth first, without recursion: graphs may be deep.
+  std::vector<Node*> stack = {&node};
+  while (!stack.empty()) {
+    Node& next = *stack.back();
+    const size_t depth = stack.size();
+    if (!twins_.contains(&next)) {
+      const std::vector<Output> inputs = pinned_.InputsOf(next);
+      for (auto input = inputs.rbegin(); input != inputs.rend(); ++input) {
+        if (again_.contains(*input) && !twins_.contains(&input->node())) {
+          stack.push_back(&input->node());
+        }
+      }
+      if (stack.size() > depth) continue;
+      CopyAlone(next, trigger);
+    }
+    stack.pop_back();
+  }
+  return *twins_.at(&node);
+}
+
+void Recomputation::CopyAlone(Node& node, Node* trigger) {
   bool starts = true;  // reads nothing that is computed again
   std::vector<Output> inputs = pinned_.InputsOf(node);
   for (Output& input : inputs) {
     if (!again_.contains(input)) continue;
-    input = Copy(input.node(), trigger).output(input.index());
+    input = twins_.at(&input.node())->output(input.index());
     starts = false;
   }
   Graph& graph = node.graph();
@@ -217,7 +237,6 @@ Node& Recomputation::Copy(Node& node, Node* trigger) {
     shortcuts_[twin.output(0)] = shortcut;
   }
   twins_[&node] = &twin;
-  return twin;
 }
 
 void Recomputation::Finish() {

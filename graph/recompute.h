@@ -1,11 +1,11 @@
-// Recomputation of activations: of some values of the forward pass the gradient
-// reads second computations, which run when it gets there, so that the first
-// need not be kept. The second computations are of the same nodes, random ops
-// included, so the gradients have the same bits, but for two cases in which
-// they agree to rounding: kAll in half precision with fusion, since what is
-// computed twice is fused otherwise, and a fused node rounds to half once where
-// its parts round several times; and gradients of gradients, whose terms are
-// summed in another order.
+// Recomputation of activations: the gradient reads second computations of some
+// values of the forward pass, which run when it gets there, so that the first
+// values need not be kept. The second computations are of the same nodes,
+// random ops included, so the gradients have the same bits, but for two cases
+// in which they agree to rounding: kAll in half precision with fusion, since
+// the second computation is fused differently, and a fused node rounds to half
+// once where its parts round several times; and gradients of gradients, whose
+// terms are summed in another order.
 //
 //   kAll    (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost")
 //           cuts the forward nodes into segments and keeps what crosses a cut.
@@ -13,10 +13,10 @@
 //   kNorms  computes normalised tensors again, and what is elementwise behind
 //           them. Costs a pass over memory for each.
 //
-// An op whose record says how (OpDef::again) is not run again: a
-// normalisation's statistics are kept.
+// An op with OpDef::again is not run again but rebuilt by it: a normalisation's
+// statistics are kept.
 //
-// Where a first value is fed, the second is what is fed (ExtractStep).
+// If a step feeds the first value, it feeds the second, too (ExtractStep).
 #ifndef SLUICE_GRAPH_RECOMPUTE_H_
 #define SLUICE_GRAPH_RECOMPUTE_H_
 
@@ -31,26 +31,29 @@
 
 namespace sluice {
 
-// Which forward values are computed again, and their second computation. Lives
-// while gradients are built, and adds nodes to the graph.
+// Chooses the forward values that are computed again, and builds their second
+// computation. Lives while gradients are built; adds nodes to the graph.
 class Recomputation {
  public:
-  // `forward`: in topological order. Unknown dimensions count as 1. `pinned`
-  // has what it reads of variables, and is not owned.
+  // `forward`: the nodes in topological order. Unknown dimensions count as 1.
+  // `pinned` provides the reads of variables; it is not owned.
   Recomputation(const std::vector<Node*>& forward, Recompute which,
                 PinnedReads& pinned);
 
-  // The node to take the gradient of in place of `node`: one whose operands and
-  // results are second computations, which run when `trigger`, a gradient of
-  // the node's, is there; or itself where all it has is kept.
+  // The node to differentiate in place of `node`: a copy whose operands and
+  // results are second computations, which run once `trigger`, a gradient of
+  // an output of `node`, is computed; or `node` itself if all of them are kept.
   Node& Twin(Node& node, const Output& trigger);
 
-  // Lets those who read second computations of kept values read the kept ones.
-  // Call when all gradients are built.
+  // Makes users of second computations of kept values read the kept values.
+  // Call it when all gradients are built.
   void Finish();
 
  private:
+  // The second computation of a node, with those of what it needs.
   Node& Copy(Node& node, Node* trigger);
+  // Of it alone: what it needs has one.
+  void CopyAlone(Node& node, Node* trigger);
 
   PinnedReads& pinned_;
   std::set<Output> again_;  // the values computed again; others are kept
@@ -58,8 +61,8 @@ class Recomputation {
   std::map<Output, Output> shortcuts_;  // by OpDef::again, of twins' outputs
 };
 
-// Whether `node` is a second computation of what `first` computes, or of its
-// output 0 (OpDef::again).
+// Whether `node` is a second computation of `first`, or of first's output 0
+// (OpDef::again).
 bool Recomputes(const Node& node, const Node& first);
 
 // Positions in [1, n) before which to cut a chain of n values: `bytes[i]` is

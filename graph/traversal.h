@@ -12,7 +12,7 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// The output whose bytes these are, seen through views.
+// The output whose buffer `output` shares: itself, or seen through views.
 inline const Output& ViewRoot(const Output& output) {
   const Output* root = &output;
   while (root->index() == 0 && root->node().op().view) {
@@ -21,7 +21,8 @@ inline const Output& ViewRoot(const Output& output) {
   return *root;
 }
 
-// How many rows of it are there (OpDef::counter); invalid: all.
+// The scalar that counts the filled rows of `output` (OpDef::counter); invalid
+// if all of them are.
 inline Output CounterOf(const Output& output) {
   const CounterFn counter = output.node().op().counter;
   return counter == nullptr ? Output() : counter(output.node(), output.index());
@@ -34,8 +35,8 @@ void ForEachDependency(const Node& node, Fn&& fn) {
   for (Node* control : node.control_inputs()) fn(*control);
 }
 
-// The roots and all they need. A node that `enter` refuses is left out, and so
-// is what only it needs.
+// The roots and all nodes that they need. A node for which `enter` returns
+// false is left out, and so are nodes that only it needs.
 template <typename Enter>
 std::unordered_set<const Node*> Needed(const std::vector<const Node*>& roots,
                                        Enter&& enter) {
@@ -65,7 +66,7 @@ class Countdown {
 
   // Whether the node waits for others.
   bool Waits(const Node& node) const { return waiting_[node.id()] > 0; }
-  // Calls ready(node) for those that wait for none from the start.
+  // Calls ready(node) for the nodes that wait for none from the start.
   template <typename Fn>
   void Start(Fn&& ready) const {
     for (const auto& node : graph_.nodes()) {

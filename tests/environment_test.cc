@@ -37,7 +37,12 @@ Names NamedIn(const std::string& code) {
   static const std::regex kOthers(
       R"re("([A-Z][A-Z0-9]*_[A-Z0-9_]+|PATH|HOME|PYTHON[A-Z]+)")re");
   static const std::regex kReads(R"(getenv\(|\benvironment\b)");
-  return Matches(code, std::regex_search(code, kReads) ? kOthers : kOurs);
+  Names names =
+      Matches(code, std::regex_search(code, kReads) ? kOthers : kOurs);
+  if (code.find("temp_directory_path(") != std::string::npos) {
+    names.merge(Names{"TMPDIR", "TMP", "TEMP", "TEMPDIR"});  // libstdc++'s
+  }
+  return names;
 }
 
 Names ListedIn(const std::string& guide) {
@@ -83,6 +88,7 @@ TEST_CASE("a variable that is read is found") {
   CHECK(NamedIn("Variable(\"SLUICE_X\");") == Names{"SLUICE_X"});
   CHECK(NamedIn("FirstOf(environment, {\"HOME\"})") == Names{"HOME"});
   CHECK(NamedIn("Kind(\"MY_X\");").empty());
+  CHECK(NamedIn("std::filesystem::temp_directory_path()").contains("TMPDIR"));
 }
 
 }  // namespace

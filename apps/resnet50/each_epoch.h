@@ -33,8 +33,7 @@ template <typename T>
 class EachEpoch {
  public:
   // `calls`: of this process in an epoch, where these are not for all examples;
-  // too few only make more. make() may throw; then it is called again for the
-  // next example.
+  // too few only make more.
   EachEpoch(size_t examples, std::function<T()> make, size_t calls = SIZE_MAX)
       : make_(std::move(make)),
         calls_of_epoch_(std::max<size_t>(std::min(calls, examples), 1)),

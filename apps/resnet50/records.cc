@@ -15,6 +15,7 @@
 #include "apps/resnet50/pictures.h"
 #include "apps/resnet50/sizing.h"
 #include "apps/shards/class_numbers.h"
+#include "apps/shards/note_once.h"
 #include "engine/text/thousands.h"
 #include "io/files/crc32c.h"
 #include "io/records/file_datasets.h"
@@ -25,17 +26,20 @@
 namespace sluice::resnet50 {
 namespace {
 
-// Of the shards as they were opened. One that has just been written has none
-// yet, for some milliseconds.
-std::string VersionOf(const shards::LabelledShards& shards) {
+// LabelledShards::Version, whose error is said. One that has just been written
+// has none yet, for some milliseconds.
+Result<std::string> VersionOf(const shards::LabelledShards& shards) {
   constexpr std::chrono::milliseconds kPause{25};
   constexpr int kAttempts = 40;
   for (int attempt = 1;; ++attempt) {
-    const Result<std::string> version = shards.Version();
-    if (version.ok()) return *version;
+    Result<std::string> version = shards.Version();
+    if (version.ok()) return version;
     if (version.status().code() != Code::kFailedPrecondition ||
         attempt == kAttempts) {
-      throw Error(version.status().WithContext("--cache"));
+      shards::NoteOnce(
+          fmt::format("--cache is left aside, and tried again each epoch: {}",
+                      version.status().message()));
+      return version;
     }
     std::this_thread::sleep_for(kPause);
   }
@@ -142,14 +146,14 @@ std::function<void(Example&, uint64_t)> RecordPictures::FromCache(
     std::shared_ptr<PictureCache> cache, const Sizing& sizing,
     const RunContext& run) const {
   const char* kind = run.mode == Mode::kPredict ? " without its label" : "";
-  // One that has changed is read, which fails as without a cache.
-  const auto versions = std::make_shared<EachEpoch<std::string>>(
+  // Without one they are read, and may fail, as without a cache.
+  const auto versions = std::make_shared<EachEpoch<Result<std::string>>>(
       shards_.size(), [shards = shards_] { return VersionOf(shards); },
       CallsOf(static_cast<size_t>(shards_.size()), run));
   return [shards = shards_, cache = std::move(cache), sizing, kind, versions](
              Example& example, uint64_t key) {
     const int64_t number = example["record"].IntAt(0);
-    const std::shared_ptr<const std::string> version = versions->For(number);
+    const auto version = versions->For(number);
     const std::string place = shards.PlaceOf(number);
     const auto read = [&] {
       shards::ShardPicture picture = shards.ReadAsIs(number);
@@ -159,7 +163,7 @@ std::function<void(Example&, uint64_t)> RecordPictures::FromCache(
     };
     const SizedPicture picture =
         cache->Get({.name = FromRoot(place) + kind,
-                    .version = [&] { return Result<std::string>(*version); },
+                    .version = [&] { return *version; },
                     .read = read},
                    sizing, key, place);
     example = {

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "apps/shards/note_once.h"
+#include "engine/parse_number.h"
 #include "engine/text/thousands.h"
 #include "io/files/open_files.h"
 #include "io/pipeline/bad_examples.h"
@@ -79,15 +79,6 @@ void RequireOne(const RunContext& run, const Seen& seen, int64_t classes) {
                   LabelFlags(run)));
 }
 
-// A whole number, with nothing behind it.
-std::optional<int64_t> Number(std::string_view text) {
-  int64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, number);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  return number;
-}
-
 // Throws Error where labels are seen that the training had no such ones of: one
 // of the two has not been numbered as it was meant.
 void RequireAsTrained(const Seen& seen, int64_t offset, int64_t classes,
@@ -144,7 +135,7 @@ int64_t Find(const RunContext& run, const LabelsOfPictures& labels,
 void CheckLabelOffset(const RunContext& run, bool of_shards, const char* data) {
   const std::string& flag = run.flag(kFlag);
   if (flag == "auto") return;
-  const auto number = Number(flag);
+  const auto number = ParseWhole<int64_t>(flag);
   if (!number || *number < -kLargest || *number > kLargest) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("--{}: wanted auto or a whole number, got '{}'",
@@ -161,7 +152,7 @@ void CheckLabelOffset(const RunContext& run, bool of_shards, const char* data) {
 int64_t LabelOffset(const RunContext& run, const LabelsOfPictures& labels,
                     int64_t classes, bool renumbered,
                     const std::function<LabelsOfPictures()>& others) {
-  if (const auto given = Number(run.flag(kFlag))) {
+  if (const auto given = ParseWhole<int64_t>(run.flag(kFlag))) {
     NoteOnce(fmt::format("labels begin at {}, as --{} says", *given, kFlag));
     return *given;
   }
@@ -178,7 +169,8 @@ std::optional<int64_t> LabelOffsetOfTraining(const RunContext& run) {
   const size_t at = text.find(kDescribed);
   if (at == text.npos) return 0;
   const std::string_view rest = text.substr(at + kDescribed.size());
-  return Number(rest.substr(0, rest.find_first_not_of("-0123456789")));
+  return ParseWhole<int64_t>(
+      rest.substr(0, rest.find_first_not_of("-0123456789")));
 }
 
 std::string LabelFlags(const RunContext& run) {

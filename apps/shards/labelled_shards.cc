@@ -97,6 +97,7 @@ struct LabelledShards::State {
   std::shared_ptr<const PictureShards> shards;
   bool labels_matter;
   int64_t classes;    // of the shards
+  int64_t trained;    // classes of the training
   std::string flags;  // for messages: LabelFlags
   std::vector<int64_t> renumbering = {};
   int64_t label_offset = 0;
@@ -119,7 +120,7 @@ struct LabelledShards::State {
 
   // One by one.
   std::vector<int64_t> CountInOrder(bool passes_over) const {
-    std::vector<int64_t> counts(classes);
+    std::vector<int64_t> counts(trained);
     Iterator records = shards->in_order()->Records({}).MakeIterator();
     for (Example record; records.Next(&record).ValueOrThrow();) {
       const Result<ImageRecord> image = ImageOf(record);
@@ -147,6 +148,7 @@ LabelledShards::LabelledShards(const RunContext& run, const std::string& path,
   State state = {.shards = Open(run, path, PartRead(run, path), how),
                  .labels_matter = LabelsMatter(run),
                  .classes = classes.count,
+                 .trained = classes.count,
                  .flags = LabelFlags(run)};
   if (state.labels_matter) {
     state.renumbering =
@@ -207,7 +209,7 @@ std::vector<int64_t> LabelledShards::CountClasses(bool passes_over) const {
   constexpr int64_t kInOrder = 1000;
   const State& state = *state_;
   if (in_order()) return state.CountInOrder(passes_over);
-  std::vector<int64_t> counts(state.classes);
+  std::vector<int64_t> counts(state.trained);
   std::mutex mutex;
   const auto count = [&](size_t piece) -> Status {
     std::vector<int64_t> here(counts.size());
@@ -231,16 +233,22 @@ std::vector<int64_t> LabelledShards::CountClasses(bool passes_over) const {
 }
 
 Result<std::string> LabelledShards::Version() const {
-  SLUICE_ASSIGN_OR_RETURN(std::string version, state_->shards->Identity());
   constexpr int kRequests = 16;  // at a time, of a server that is far away
-  const std::vector<std::string>& paths = state_->shards->shards().paths;
+  const PictureShards& shards = *state_->shards;
+  const std::vector<std::string>& paths = shards.shards().paths;
   std::vector<std::string> of_files(paths.size());
   SLUICE_RETURN_IF_ERROR(
       ForEachFile(paths.size(), kRequests, [&](size_t i) -> Status {
         SLUICE_ASSIGN_OR_RETURN(of_files[i], FileVersion(paths[i]));
-        return {};
+        // What is read is of the file that was opened, whatever is there now.
+        const bool read = shards.CountOf(i) > 0;
+        if (!read || of_files[i] == shards.VersionOf(i)) return {};
+        return Unavailable(fmt::format(
+            "'{}' has changed, or has been replaced, since it was opened",
+            paths[i]));
       }));
-  return fmt::format("{}\n{}", version, fmt::join(of_files, "\n"));
+  SLUICE_ASSIGN_OR_RETURN(const std::string identity, shards.Identity());
+  return fmt::format("{}\n{}", identity, fmt::join(of_files, "\n"));
 }
 
 std::string ShardsEvaluatedOn(const RunContext& run, const std::string& path,

@@ -58,11 +58,13 @@ class LabelledShards {
   // The same in two steps: first with the label that it has there.
   ShardPicture ReadAsIs(int64_t number) const;
   int64_t ClassOf(int64_t label, int64_t number) const;
-  // How many pictures each class has. Reads them all. Errors as Read, but with
-  // `passes_over` not for pictures that are bad (BadExamples::IsOne).
+  // How many pictures each class of the training has. Reads them all. Errors as
+  // Read, but with `passes_over` not for pictures that are bad
+  // (BadExamples::IsOne).
   std::vector<int64_t> CountClasses(bool passes_over) const;
-  // Another one once the shards have changed (FileVersion, whose errors it
-  // has).
+  // Tells what is read of them from what is in files of their names at any
+  // other time. kUnavailable where one has changed since it was opened, or
+  // another file is there now, and the errors of FileVersion and of Read.
   Result<std::string> Version() const;
 
  private:

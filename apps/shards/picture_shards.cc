@@ -40,6 +40,9 @@ class ShardFiles : public PictureShards {
   int64_t CountOf(size_t shard) const override {
     return files_->CountOf(shard);
   }
+  std::string VersionOf(size_t shard) const override {
+    return files_->VersionOf(shard);
+  }
 
  protected:
   std::shared_ptr<const Files> files_;

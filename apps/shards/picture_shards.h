@@ -37,6 +37,9 @@ class PictureShards {
   virtual const ShardSet& shards() const = 0;
   // How many pictures the shard of that number among them has.
   virtual int64_t CountOf(size_t shard) const = 0;
+  // The same shard's when it was opened (ReadableFile::version); empty where
+  // nobody says.
+  virtual std::string VersionOf(size_t /*shard*/) const { return ""; }
   // What is to be said of how they are read; empty: nothing.
   virtual std::string how() const { return ""; }
   // These, where they can only be read in order, else null.

@@ -25,7 +25,7 @@ Result<ShardPicture> PictureIn(std::string_view record,
 }
 
 // Another one once a file has changed; none where that cannot be told.
-Result<std::string> VersionOf(const ShardSet& shards, int threads) {
+Result<std::string> VersionOfAll(const ShardSet& shards, int threads) {
   std::vector<std::string> versions(shards.paths.size());
   SLUICE_RETURN_IF_ERROR(
       ForEachFile(versions.size(), threads, [&](size_t i) -> Status {
@@ -52,7 +52,7 @@ Result<std::shared_ptr<const ShardsInMemory>> ShardsInMemory::Open(
   static std::map<std::string, std::weak_ptr<const ShardsInMemory>> open;
   // A start asks for the same ones again and again.
   static std::shared_ptr<const ShardsInMemory> newest;
-  const Result<std::string> version = VersionOf(shards, threads);
+  const Result<std::string> version = VersionOfAll(shards, threads);
   if (!version.ok()) return ReadAll(std::move(shards), threads);
   const std::lock_guard lock(mutex);  // the others wait for what they need
   if (auto known = open[*version].lock()) return known;

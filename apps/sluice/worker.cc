@@ -18,6 +18,7 @@
 #include "dist/net/address.h"
 #include "engine/descriptor_limit.h"
 #include "engine/device.h"
+#include "engine/parse_number.h"
 #include "engine/status.h"
 #include "engine/threads.h"
 #include "models/cli/ending_signals.h"
@@ -51,13 +52,14 @@ struct WorkerFlags {
 // "127.0.0.1:4000", "[::1]:0"
 void ParsePlace(const std::string& text, std::string* host, int* port) {
   const size_t colon = text.rfind(':');
-  const CLI::Range ports(0, 65535);
-  std::string number = colon < text.size() ? text.substr(colon + 1) : "";
-  if (number.empty() || !ports(number).empty()) {
+  const auto number = colon < text.size()
+                          ? ParseWhole<int>(text.substr(colon + 1))
+                          : std::nullopt;
+  if (!number || *number < 0 || *number > 65535) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("--listen {}: wanted HOST:PORT", text));
   }
-  *port = std::stoi(number);
+  *port = *number;
   *host = text.substr(0, colon);
   if (host->starts_with('[') && host->ends_with(']')) {
     *host = host->substr(1, host->size() - 2);

@@ -248,7 +248,7 @@ class Agent {
 // Where rank 0 or a server listens, which everybody is told: `at`. Of an
 // elastic job each rank does, later.
 dist::Listener ListenFor(const RemotePlan& plan, std::string* at) {
-  ThrowIfError(dist::CheckNamesHost(plan.listen));
+  if (!plan.one_host) ThrowIfError(dist::CheckNamesHost(plan.listen));
   dist::Listener listener =
       dist::Listener::Open(plan.listen, plan.port).ValueOrThrow();
   *at = dist::HostAndPort(plan.listen, listener.port());
@@ -285,7 +285,7 @@ int RunAgent() {
   std::optional<dist::Listener> listener;
   std::string at;
   if (job.elastic) {
-    ThrowIfError(dist::CheckNamesHost(job.address));
+    if (!plan.one_host) ThrowIfError(dist::CheckNamesHost(job.address));
   } else if (plan.rank == 0 || plan.server >= 0) {
     listener = ListenFor(plan, &at);
   }

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <system_error>
 
+#include "engine/parse_number.h"
 #include "engine/status.h"
 
 namespace sluice::launcher {
@@ -22,13 +22,11 @@ constexpr int kMostSlots = 4096;
 }
 
 int ParseSlots(std::string_view text, std::string_view of) {
-  int slots = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, slots);
-  if (error != std::errc() || stop != end || slots < 1 || slots > kMostSlots) {
+  const auto slots = ParseWhole<int>(text);
+  if (!slots || *slots < 1 || *slots > kMostSlots) {
     Fail(fmt::format("'{}': slots are a number from 1 to {}", of, kMostSlots));
   }
-  return slots;
+  return *slots;
 }
 
 // A name that began with '-' would be an option of ssh's.

@@ -179,22 +179,20 @@ class Relay {
     }
   }
 
-  // Before the agent begins come a host's greetings, if it has some, and what
-  // it says of where rank 0 listens: lines.
+  // Before the agent begins come a host's greetings, if it has some, of which
+  // the last may end no line, and what it says of where rank 0 listens.
   void Take(std::string_view bytes) {
     if (begun_) {
       words_.Add(bytes);
     } else {
       greeting_ += bytes;
       const size_t at = greeting_.find(kAgentBegins);
-      const bool whole =
-          at != std::string::npos && (at == 0 || greeting_[at - 1] == '\n');
-      const size_t lines =
-          whole ? at : std::min(greeting_.rfind('\n') + 1, greeting_.size());
+      begun_ = at != std::string::npos;
+      const size_t lines = begun_ ? at : greeting_.rfind('\n') + 1;
       out_.pending += greeting_.substr(0, lines);
+      if (lines > 0 && greeting_[lines - 1] != '\n') out_.pending += '\n';
       greeting_.erase(0, lines);
-      if (!whole) return;
-      begun_ = true;
+      if (!begun_) return;
       words_.Add(std::string_view(greeting_).substr(kAgentBegins.size()));
     }
     try {

@@ -51,6 +51,7 @@ std::string Encoded(const RemotePlan& plan) {
                    {"servers_return", job.servers_return},
                    {"listen", plan.listen},
                    {"port", plan.port},
+                   {"one_host", plan.one_host},
                    {"token", job.token},
                    {"credentials", job.credentials},
                    {"certificates", job.certificates},
@@ -95,6 +96,7 @@ RemotePlan DecodedPlan(std::string_view line) {
     json.at("servers_return").get_to(job.servers_return);
     json.at("listen").get_to(plan.listen);
     ReadInt(json, "port", &plan.port);
+    json.at("one_host").get_to(plan.one_host);
     json.at("token").get_to(job.token);
     json.at("credentials").get_to(job.credentials);
     json.at("certificates").get_to(job.certificates);

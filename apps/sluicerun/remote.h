@@ -30,6 +30,7 @@ struct RemotePlan {
   // says.
   std::string listen;
   int port = 0;
+  bool one_host = false;  // no other is to reach this one
   double timeout_kill = 5, peer_timeout = 60;
 };
 // With the newline. Throws Error where a text is no UTF-8.
@@ -45,8 +46,9 @@ struct Ssh {
 // The words to run the agent there.
 std::vector<std::string> AgentCommand(const Ssh& ssh, const std::string& host);
 
-// What rank 0's agent and those of servers say first on their stdout: where
-// these listen. Not in an elastic job, nor where they were told a port.
+// What rank 0's agent and those of servers say first on their stdout, behind
+// what the host's shell has printed there, which may end no line: where these
+// listen. Not in an elastic job, nor where they were told a port.
 inline constexpr std::string_view kListensAt = "sluicerun-agent listens at ";
 // What every agent says when its rank runs.
 inline constexpr std::string_view kAgentBegins = "sluicerun-agent begins\n";

@@ -224,9 +224,10 @@ std::optional<std::string> Starting::AwaitAddress(const Host& host, int out,
       fmt::format("{} has not said where {} listens", host.name, who);
   dist::Deadline limit = dist::After(kLongestSilence);
   while (const auto line = NextLine(out, heed, late, &limit)) {
-    if (line->starts_with(kListensAt)) return line->substr(kListensAt.size());
-    // Of a host's shell, which greets whoever comes.
-    Say(fmt::format("{}: {}", host.name, *line));
+    const size_t at = line->find(kListensAt);
+    // Of a host's shell, which greets whoever comes, and may end no line.
+    if (at > 0) Say(fmt::format("{}: {}", host.name, line->substr(0, at)));
+    if (at != std::string::npos) return line->substr(at + kListensAt.size());
   }
   return std::nullopt;
 }
@@ -246,6 +247,7 @@ RemotePlan Starting::PlanOn(int rank) const {
   plan.folder = std::filesystem::current_path().string();
   plan.listen = HostOf(0).Address();
   plan.port = options_.port;
+  plan.one_host = one_host();
   plan.job.address = HostOf(rank).Address();
   plan.timeout_kill = options_.timeout_kill;
   plan.peer_timeout = options_.peer_timeout;
@@ -268,6 +270,7 @@ RemotePlan Starting::PlanOfServer(int server) const {
   plan.folder = std::filesystem::current_path().string();
   plan.listen = host.Address();
   if (i < server_ports_.size()) plan.port = server_ports_[i];
+  plan.one_host = one_host();
   plan.timeout_kill = options_.timeout_kill;
   plan.peer_timeout = options_.peer_timeout;
   return plan;

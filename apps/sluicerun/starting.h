@@ -84,6 +84,8 @@ class Starting {
  private:
   RemotePlan PlanOn(int rank) const;
   RemotePlan PlanOfServer(int server) const;
+  // Whether all of the job is there, and stays so.
+  bool one_host() const { return hosts_.size() == 1 && !options_.Grows(); }
   const Host& HostOf(int rank) const {
     return hosts_[seats_[static_cast<size_t>(rank)].host];
   }

@@ -298,9 +298,10 @@ int RunCasesOn(Accelerator& accelerator, const std::vector<Case>& cases,
   const auto flush = [&] {
     ThrowIfError(accelerator.CopyWithin(a.get(), b.get(), flushed));
   };
-  int rows = 0, wrong = 0;
+  int wanted = 0, rows = 0, wrong = 0;
   for (const Case& c : cases) {
     if (!Wanted(c, options) || c.spec.op.empty()) continue;
+    ++wanted;
     const KernelSpec spec = SpecIn(c, options.dtype);
     std::string refused;
     for (const KernelDef* def :
@@ -346,7 +347,12 @@ int RunCasesOn(Accelerator& accelerator, const std::vector<Case>& cases,
       if (options.provider.empty()) break;  // the best is enough
     }
   }
-  if (rows == 0) throw Error(Code::kInvalidArgument, "no row was asked for");
+  if (wanted == 0) throw Error(Code::kInvalidArgument, "no row was asked for");
+  if (rows == 0) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("no kernel takes {} in what was asked for",
+                            NameOf(options.dtype)));
+  }
   return wrong;
 }
 

@@ -62,6 +62,14 @@ double MaxGradient(const Pool& p, const std::vector<Tensor>& in, int64_t at) {
   return sum;
 }
 
+// Makes y, the second of MaxPoolGrad's inputs, the maxima of x, the first.
+void SetMaxima(const Pool& p, std::vector<Tensor>& inputs) {
+  float* const y = inputs[1].data<float>();
+  for (int64_t i = 0; i < p.y.elements(); ++i) {
+    y[i] = static_cast<float>(p.Max(inputs[0], i));
+  }
+}
+
 Case PoolCase(const char* pass, const Node& node) {
   Case c = CaseOf("pool", pass, node);
   c.make_peer = [spec = c.spec](const Subject&) { return OnednnPeer(spec); };
@@ -82,16 +90,15 @@ void AddMax(const Shape& shape, const PoolOptions& options,
     return p.Max(in[0], at);
   };
   Case c = PoolCase("backward", Gradients({y}, {x})[0].node());
-  // y must be x's maxima.
   c.make = [p, make = c.make](const std::string& provider) {
     Subject subject = make(provider);
-    if (subject.run) {
-      for (int64_t i = 0; i < p.y.elements(); ++i) {
-        subject.inputs[1].data<float>()[i] =
-            static_cast<float>(p.Max(subject.inputs[0], i));
-      }
-    }
+    if (subject.run) SetMaxima(p, subject.inputs);
     return subject;
+  };
+  c.make_inputs = [p, make_inputs = c.make_inputs] {
+    std::vector<Tensor> inputs = make_inputs();
+    SetMaxima(p, inputs);
+    return inputs;
   };
   c.reference = [p](const std::vector<Tensor>& in, int, int64_t at) {
     return MaxGradient(p, in, at);

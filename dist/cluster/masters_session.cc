@@ -68,6 +68,7 @@ class MastersSession final : public ClusterSession {
   ~MastersSession() override {
     MutexLock lock(mutex_);
     for (const FarTask& far : far_) {
+      task_->rendezvous()->Forget(far.incarnations);
       if (!far.alive()) continue;
       const Json head = {{"call", "close"}, {"session", far.session}};
       (void)task_->Call(far.link, {head.Text(), {}}).ok();
@@ -235,12 +236,12 @@ class MastersSession final : public ClusterSession {
       const FarTask& one = far_[i];
       SLUICE_RETURN_IF_ERROR(
           task_->rendezvous()->Reach(one.incarnations, one.link));
-      ways.emplace_back(one.link, Way("", request_.incarnations));
+      ways.emplace_back(one.link, Way(one, "", request_.incarnations));
       for (size_t j = 0; j < far_.size(); ++j) {
         const FarTask& other = far_[j];
         if (i == j) continue;
         ways.emplace_back(one.link,
-                          Way(other.address.name, other.incarnations));
+                          Way(one, other.address.name, other.incarnations));
         if (j > i) continue;
         links.emplace_back(one.link, Json{{"call", "connect"},
                                           {"task", other.address.name},
@@ -251,9 +252,10 @@ class MastersSession final : public ClusterSession {
     SLUICE_RETURN_IF_ERROR(CallAll(links));
     return CallAll(ways);
   }
-  static Json Way(const std::string& task,
+  static Json Way(const FarTask& from, const std::string& task,
                   const std::vector<uint64_t>& incarnations) {
     return {{"call", "reach"},
+            {"session", from.session},
             {"task", task},
             {"incarnations", WordsOf(incarnations)}};
   }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <span>
@@ -11,6 +10,7 @@
 
 #include "dist/net/little_endian.h"
 #include "engine/allocate.h"
+#include "engine/parse_number.h"
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
 
@@ -72,12 +72,11 @@ std::vector<std::string> WordsOf(const std::vector<uint64_t>& numbers) {
 Result<std::vector<uint64_t>> NumbersOf(const std::vector<std::string>& words) {
   std::vector<uint64_t> numbers;
   for (const std::string& word : words) {
-    const char* const end = word.data() + word.size();
-    const auto [stop, error] =
-        std::from_chars(word.data(), end, numbers.emplace_back());
-    if (stop != end || error != std::errc()) {
+    const auto number = ParseWhole<uint64_t>(word);
+    if (!number) {
       return InvalidArgument(fmt::format("'{}' is no incarnation", word));
     }
+    numbers.push_back(*number);
   }
   return numbers;
 }

@@ -89,13 +89,17 @@ using PeersDevices = std::map<std::string, PeersDevice>;  // by name
 
 class PeersSession final : public ClusterSession {
  public:
-  // `devices` has `far` among its names, which are those of the others.
+  // `devices` has `far` among its names, which are those of the others, of
+  // these incarnations.
   PeersSession(std::shared_ptr<Task> task, std::vector<std::string> far,
-               PeersDevices devices, uint64_t first_run)
+               std::vector<uint64_t> incarnations, PeersDevices devices,
+               uint64_t first_run)
       : task_(std::move(task)),
         far_(std::move(far)),
+        incarnations_(std::move(incarnations)),
         devices_(std::move(devices)),
         runs_(std::make_shared<AgreedRuns>(task_, first_run)) {}
+  ~PeersSession() override { task_->rendezvous()->Forget(incarnations_); }
 
   std::shared_ptr<Rendezvous> rendezvous() override { return runs_; }
   // Who is gone does not come back.
@@ -138,6 +142,7 @@ class PeersSession final : public ClusterSession {
 
   const std::shared_ptr<Task> task_;
   const std::vector<std::string> far_;
+  const std::vector<uint64_t> incarnations_;
   const PeersDevices devices_;
   const std::shared_ptr<AgreedRuns> runs_;
 };
@@ -157,10 +162,13 @@ class Peers final : public Cluster {
     SLUICE_RETURN_IF_ERROR(Agree(Meet(peers)));
     const uint64_t first_run = peers[0].first_run;
     PeersDevices devices;
+    std::vector<uint64_t> far;
     for (size_t rank = 0; rank < peers.size(); ++rank) {
       KnownPeer& peer = peers[rank];
       if (rank != static_cast<size_t>(group_.rank())) {
         SLUICE_RETURN_IF_ERROR(Reach(&peer));
+        far.insert(far.end(), peer.incarnations.begin(),
+                   peer.incarnations.end());
       }
       for (size_t i = 0; i < peer.devices.size(); ++i) {
         const PeersDevice device = {peer.descriptions[i], peer.link};
@@ -175,7 +183,7 @@ class Peers final : public Cluster {
                                   peers.size(), device));
     }
     return std::unique_ptr<ClusterSession>(std::make_unique<PeersSession>(
-        task_, request.devices, std::move(devices), first_run));
+        task_, request.devices, std::move(far), std::move(devices), first_run));
   }
 
   Result<std::string> Ask(const std::string& task,
@@ -202,12 +210,15 @@ class Peers final : public Cluster {
     }
     return peers;
   }
-  // Each connects to those before it, so that two are connected once.
+  // Each connects to those before it, so that two are connected once. All have
+  // listened since before they told where.
   Status Meet(std::vector<KnownPeer>& peers) {
     const Deadline deadline = After(options_.connect_timeout);
     for (int rank = 0; rank < group_.rank(); ++rank) {
       KnownPeer& peer = peers[static_cast<size_t>(rank)];
-      SLUICE_ASSIGN_OR_RETURN(peer.link, task_->Reach(peer.address, deadline));
+      SLUICE_ASSIGN_OR_RETURN(peer.link,
+                              task_->Reach(peer.address, deadline,
+                                           /*awaits_listener=*/false));
     }
     return {};
   }

@@ -357,6 +357,7 @@ void Task::BuryEnded() {
   std::vector<LinkPtr> ended;
   {
     MutexLock lock(mutex_);
+    if (stop_) return;  // Stop, which joins them, has them by now
     ended.swap(ended_);
     std::erase_if(links_, [&](const LinkPtr& link) {
       return std::find(ended.begin(), ended.end(), link) != ended.end();

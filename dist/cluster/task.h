@@ -69,8 +69,9 @@ class Task final : public Link::Owner {
   Result<int> Listen(Listener listener);
 
   // The link to a task, made where there is none that lives. Waits for one that
-  // is not there yet, and says so.
-  Result<LinkPtr> Reach(const ClusterTask& task, Deadline deadline);
+  // is not there yet, and says so; without `awaits_listener` that is gone.
+  Result<LinkPtr> Reach(const ClusterTask& task, Deadline deadline,
+                        bool awaits_listener = true);
   // One that there is and has not ended; null where there is none.
   LinkPtr Find(const std::string& name) const;
   // Why one that there was is gone and not there again; ok: all are there.
@@ -110,8 +111,10 @@ class Task final : public Link::Owner {
     std::future<Status> done;
   };
 
-  Result<LinkPtr> Connect(const ClusterTask& task, Deadline deadline);
-  Result<Socket> AwaitListener(const ClusterTask& task, Deadline deadline);
+  Result<LinkPtr> Connect(const ClusterTask& task, Deadline deadline,
+                          bool awaits_listener);
+  Result<Socket> Dial(const ClusterTask& task, Deadline deadline,
+                      bool awaits_listener);
   Status CheckReached(const Socket& socket, const std::string& name) const;
   Status Introduce(Socket& socket, const Introduction& who, Deadline deadline);
   Result<Introduction> HearOf(Socket& socket, Deadline deadline);

@@ -238,11 +238,12 @@ Status Task::CheckReached(const Socket& socket, const std::string& name) const {
                   HostOf(peer)));
 }
 
-Result<Task::LinkPtr> Task::Reach(const ClusterTask& task, Deadline deadline) {
+Result<Task::LinkPtr> Task::Reach(const ClusterTask& task, Deadline deadline,
+                                  bool awaits_listener) {
   const MutexLock lock(connect_mutex_);
   LinkPtr link = Find(task.name);
   if (link == nullptr) {
-    Result<LinkPtr> made = Connect(task, deadline);
+    Result<LinkPtr> made = Connect(task, deadline, awaits_listener);
     if (!made.ok()) return made.status().WithContext(task.name);
     link = *std::move(made);
   }
@@ -251,13 +252,15 @@ Result<Task::LinkPtr> Task::Reach(const ClusterTask& task, Deadline deadline) {
   return link;
 }
 
-Result<Socket> Task::AwaitListener(const ClusterTask& task, Deadline deadline) {
+Result<Socket> Task::Dial(const ClusterTask& task, Deadline deadline,
+                          bool awaits_listener) {
   Patience patience(options_.name, deadline, options_.note,
                     options_.stall_note);
   while (true) {
     Result<Socket> socket = Socket::Connect(
         task.host, task.port,
-        std::min(deadline, std::max(patience.next(), After(kConnect))));
+        std::min(deadline, std::max(patience.next(), After(kConnect))),
+        awaits_listener);
     if (socket.status().code() != Code::kDeadlineExceeded) return socket;
     const Status waited = patience.Waited(
         fmt::format("{} at {}", task.name, HostAndPort(task.host, task.port)));
@@ -265,11 +268,12 @@ Result<Socket> Task::AwaitListener(const ClusterTask& task, Deadline deadline) {
   }
 }
 
-Result<Task::LinkPtr> Task::Connect(const ClusterTask& task,
-                                    Deadline deadline) {
+Result<Task::LinkPtr> Task::Connect(const ClusterTask& task, Deadline deadline,
+                                    bool awaits_listener) {
   SLUICE_ASSIGN_OR_RETURN(const std::string number, RandomWord());
   const auto half = [&](bool to) -> Result<Socket> {
-    SLUICE_ASSIGN_OR_RETURN(Socket socket, AwaitListener(task, deadline));
+    SLUICE_ASSIGN_OR_RETURN(Socket socket,
+                            Dial(task, deadline, awaits_listener));
     if (tls_ != nullptr) {
       SLUICE_RETURN_IF_ERROR(
           socket.AwaitTls(*tls_, TlsSide::kConnects, After(kIntroduction)));

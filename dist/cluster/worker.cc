@@ -69,13 +69,13 @@ class Worker::Impl final : public Task::Service {
       SLUICE_ASSIGN_OR_RETURN(const std::string call, head.String("call"));
       if (call == "open") return Open(from, head);
       if (call == "connect") return Connect(head);
-      if (call == "reach") return Reach(from, head);
       if (call == "ask") return Ask(head);
       if (call == "end earlier") return EndEarlier(*from);
       if (call == "begin trace") return BeginTrace(*from);
       if (call == "end trace") return EndTrace(*from);
       SLUICE_ASSIGN_OR_RETURN(const uint64_t number, head.Unsigned("session"));
       if (call == "close") return Close(from, number);
+      if (call == "reach") return Reach(from, number, head);
       SLUICE_ASSIGN_OR_RETURN(const SessionPtr session, Find(from, number));
       if (call == "register") return Register(*session, head, message);
       if (call == "drop") {
@@ -133,6 +133,7 @@ class Worker::Impl final : public Task::Service {
     const Link* master;
     std::string name;  // the master's
     SessionPtr session;
+    std::set<uint64_t> ways;  // to the incarnations of others' devices
   };
   // Tells the master of the end of a run, and is gone.
   class Answer final : public RunEnd {
@@ -152,12 +153,15 @@ class Worker::Impl final : public Task::Service {
 
   Result<SessionPtr> Find(const Task::LinkPtr& from, uint64_t number) {
     MutexLock lock(mutex_);
+    SLUICE_ASSIGN_OR_RETURN(const Opened* found, OpenedAs(*from, number));
+    return found->session;
+  }
+  Result<Opened*> OpenedAs(const Link& from, uint64_t number) REQUIRES(mutex_) {
     const auto found = sessions_.find(number);
-    if (found == sessions_.end() || found->second.master != from.get()) {
-      return NotFound(
-          fmt::format("{} has no session {}", from->peer(), number));
+    if (found == sessions_.end() || found->second.master != &from) {
+      return NotFound(fmt::format("{} has no session {}", from.peer(), number));
     }
-    return found->second.session;
+    return &found->second;
   }
 
   Result<Message> Open(const Task::LinkPtr& from, const JsonObject& head) {
@@ -193,7 +197,8 @@ class Worker::Impl final : public Task::Service {
     SLUICE_RETURN_IF_ERROR(CheckRoom(*from));
     answer["session"] = ++last_session_;
     if (tracer_ != nullptr) session->SetObserver(&trace_);
-    sessions_[last_session_] = {from.get(), from->peer(), std::move(session)};
+    sessions_[last_session_] = {
+        from.get(), from->peer(), std::move(session), {}};
     return Message{answer.Text(), {}};
   }
 
@@ -235,6 +240,7 @@ class Worker::Impl final : public Task::Service {
       // Of threads that have found it before, and are soon done.
       while (one.session.use_count() > 1) std::this_thread::yield();
       one.session.reset();
+      task_.rendezvous()->Forget({one.ways.begin(), one.ways.end()});
       MutexLock lock(mutex_);
       ending_.erase(ending_.find(one.name));
       ended_.NotifyAll();
@@ -304,8 +310,9 @@ class Worker::Impl final : public Task::Service {
     return Message{"{}", {}};
   }
 
-  // The task that asks, where "task" is empty.
-  Result<Message> Reach(const Task::LinkPtr& from, const JsonObject& head) {
+  // The task that asks, where "task" is empty. As long as the session lives.
+  Result<Message> Reach(const Task::LinkPtr& from, uint64_t number,
+                        const JsonObject& head) {
     SLUICE_ASSIGN_OR_RETURN(const std::string name, head.String("task"));
     SLUICE_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                             head.Strings("incarnations"));
@@ -316,7 +323,10 @@ class Worker::Impl final : public Task::Service {
     }
     SLUICE_ASSIGN_OR_RETURN(const std::vector<uint64_t> incarnations,
                             NumbersOf(texts));
+    MutexLock lock(mutex_);
+    SLUICE_ASSIGN_OR_RETURN(Opened * session, OpenedAs(*from, number));
     SLUICE_RETURN_IF_ERROR(task_.rendezvous()->Reach(incarnations, link));
+    session->ways.insert(incarnations.begin(), incarnations.end());
     return Message{"{}", {}};
   }
 

@@ -5,6 +5,19 @@
 
 namespace sluice::dist {
 
+using Clock = std::chrono::steady_clock;
+
+CallQueue::Turn::Turn(CallQueue& queue)
+    : queue_(queue.Within() ? nullptr : &queue), begin_(Clock::now()) {
+  if (queue_ != nullptr) queue_->Finish();
+}
+
+CallQueue::Turn::~Turn() {
+  if (queue_ == nullptr) return;
+  const std::chrono::duration<double> taken = Clock::now() - begin_;
+  queue_->seconds_ += taken.count();
+}
+
 CallQueue::~CallQueue() {
   Finish();
   {
@@ -40,6 +53,7 @@ CallQueue::Entry* CallQueue::Find(const void* data) {
 }
 
 Status CallQueue::Wait(const void* data) {
+  const Clock::time_point begin = Clock::now();
   MutexLock lock(mutex_);
   // Others may be started meanwhile, so it may be elsewhere every time.
   Entry* entry = nullptr;
@@ -53,6 +67,8 @@ Status CallQueue::Wait(const void* data) {
     entries_.clear();
     next_ = waited_ = 0;
   }
+  const std::chrono::duration<double> taken = Clock::now() - begin;
+  seconds_ += taken.count();
   return status;
 }
 

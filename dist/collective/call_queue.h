@@ -2,7 +2,10 @@
 #ifndef SLUICE_DIST_COLLECTIVE_CALL_QUEUE_H_
 #define SLUICE_DIST_COLLECTIVE_CALL_QUEUE_H_
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -20,6 +23,10 @@ namespace sluice::dist {
 // Thread-safe. Allocates where more are under way than ever before.
 class CallQueue {
  public:
+  // What takes less time than to wake a thread is left for the wait, or for the
+  // next that is larger.
+  static constexpr int64_t kBesideBytes = 64 << 10;
+
   // `body` is called by one thread at a time. A call's name and data stay until
   // Wait.
   explicit CallQueue(std::function<Status(const CollectiveCall&)> body)
@@ -43,6 +50,22 @@ class CallQueue {
   void Forget() EXCLUDES(mutex_);
   // Whether it is the body that asks.
   bool Within() const EXCLUDES(mutex_);
+
+  // While a caller is in what is not started but done at once, which comes
+  // after all that was started. Where it is the body it is nothing.
+  class Turn {
+   public:
+    explicit Turn(CallQueue& queue);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    CallQueue* const queue_;  // null: within
+    const std::chrono::steady_clock::time_point begin_;
+  };
+  // For how long turns and waits have kept their callers.
+  double seconds() const { return seconds_; }
 
  private:
   struct Entry {
@@ -69,6 +92,7 @@ class CallQueue {
   std::thread::id runner_ GUARDED_BY(mutex_);  // who
   bool called_ GUARDED_BY(mutex_) = false;
   bool end_ GUARDED_BY(mutex_) = false;
+  std::atomic<double> seconds_{0};
   std::thread thread_;
 };
 

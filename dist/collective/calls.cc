@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -19,10 +18,6 @@
 namespace sluice::dist {
 namespace {
 
-// What takes less time than to wake a thread is left for the wait, or for the
-// next that is larger.
-constexpr int64_t kBesideBytes = 64 << 10;
-
 // Of bytes without a dtype.
 Frame BytesFrame(FrameKind kind, int64_t bytes) {
   Frame frame;
@@ -32,22 +27,6 @@ Frame BytesFrame(FrameKind kind, int64_t bytes) {
 }
 
 }  // namespace
-
-class Group::Timer {
- public:
-  explicit Timer(Group& group) : group_(group) {}
-  ~Timer() {
-    const std::chrono::duration<double> taken = Clock::now() - begin_;
-    group_.seconds_ += taken.count();
-  }
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Group& group_;
-  const Clock::time_point begin_ = Clock::now();
-};
 
 // A signature is the name and whatever else must be the same and has no place
 // of its own in a frame.
@@ -70,16 +49,11 @@ Status Group::Collective(Frame frame, std::string_view signature, Body body) {
   return status;
 }
 
-// What was started comes first, unless this is it. What a body throws is an
-// error of it.
+// What a body throws is an error of it.
 template <typename Body>
 Status Group::Attempt(std::string_view operation, std::string_view name,
                       Body body) {
-  std::optional<Timer> timer;
-  if (!queue_.Within()) {
-    timer.emplace(*this);
-    queue_.Finish();
-  }
+  const CallQueue::Turn turn(queue_);
   Status status;
   try {
     status = body();
@@ -99,7 +73,8 @@ Status Group::Start(const CollectiveCall& call) {
   Status status;
   try {
     // Beside() may be the first to ask for the threads that compute.
-    status = queue_.Start(call, call.bytes() >= kBesideBytes && Beside());
+    status =
+        queue_.Start(call, call.bytes() >= CallQueue::kBesideBytes && Beside());
   } catch (...) {
     status = CaughtStatus();
   }
@@ -109,9 +84,7 @@ Status Group::Start(const CollectiveCall& call) {
 }
 
 Status Group::Wait(const void* data) {
-  if (size_ == 1) return {};
-  const Timer timer(*this);
-  return queue_.Wait(data);
+  return size_ == 1 ? Status() : queue_.Wait(data);
 }
 
 bool Group::IsOver(const void* data, Waker& waker) {

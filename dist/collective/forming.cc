@@ -146,7 +146,7 @@ class Forming {
     return all.ok() ? all : GiveUp(control_, 0, size(), epoch_, all);
   }
 
-  // Of an elastic job's rank 0: what its launcher knows of the others.
+  // What an elastic job's launcher, or the group of a part, knows of others.
   Status Apart() const {
     pollfd told = {apart_, POLLIN, 0};
     if (Wait({&told, 1}, Deadline()) <= 0) return {};

@@ -27,7 +27,8 @@ namespace sluice::dist {
 // missing: "rank 0 of 4 waits for ranks 2, 3". One that ends when all have come
 // is kUnavailable of all, by name; one that does before may be started again,
 // unless `apart`, a descriptor or none, has something to read: then an elastic
-// job's rank 0 is not to wait for it (roster_member.h).
+// job's rank 0 is not to wait for it (roster_member.h), nor is anybody of a
+// part of a group that has come to its end (membership.h).
 Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options,
                        int apart = -1);
 

@@ -58,13 +58,19 @@ std::unique_ptr<Group> Group::Alone() {
 
 Result<std::unique_ptr<Group>> Group::Join(const LaunchInfo& info,
                                            const GroupOptions& options) {
+  return Join(info, options, /*apart=*/-1);
+}
+
+Result<std::unique_ptr<Group>> Group::Join(const LaunchInfo& info,
+                                           const GroupOptions& options,
+                                           int apart) {
   SLUICE_RETURN_IF_ERROR(CheckInfo(info));
   if (info.roster_fd >= 0) return JoinElastic(info, options);
   Descriptor again;
   if (options.may_join_again) again = Descriptor(CopyOf(info.listen_fd));
   Links links;
   if (info.size > 1) {
-    SLUICE_ASSIGN_OR_RETURN(links, FormRing(info, options));
+    SLUICE_ASSIGN_OR_RETURN(links, FormRing(info, options, apart));
   } else if (info.listen_fd >= 0) {
     close(info.listen_fd);
   }

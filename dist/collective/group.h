@@ -117,7 +117,7 @@ class Group final : public Collective {
   // here is kFailedPrecondition. How it ends: join.cc.
   Result<int> Follow();
   Status Check() override;
-  double seconds() const override { return seconds_; }
+  double seconds() const override { return queue_.seconds(); }
 
   // The others' fail with "rank 1 of 4 failed: <message>". Nothing where it is
   // of one. Leaves its parts, too.
@@ -146,8 +146,6 @@ class Group final : public Collective {
   const Status& status() const { return broken_; }
 
  private:
-  // Adds how long it lives to seconds_.
-  class Timer;
   static const Combine kPut;  // where it belongs, no more
   // Ranks of which each sends to the next, and the last to the first.
   struct Circle {
@@ -187,6 +185,10 @@ class Group final : public Collective {
   template <typename Body>
   Status Attempt(std::string_view operation, std::string_view name, Body body);
   Status Break(std::string_view operation, std::string_view name, Status error);
+  // `apart` as FormRing has it.
+  static Result<std::unique_ptr<Group>> Join(const LaunchInfo& info,
+                                             const GroupOptions& options,
+                                             int apart);
   // Of an elastic job (elastic.cc).
   static Result<std::unique_ptr<Group>> JoinElastic(
       const LaunchInfo& info, const GroupOptions& options);
@@ -279,7 +281,6 @@ class Group final : public Collective {
   bool greeted_ = false;  // by the one before, for the one to come
   Following before_;      // up to the one before, as it has said
   int64_t bytes_sent_ = 0;
-  std::atomic<double> seconds_{0};  // the callers', not the queue's
   // Has all of the above to itself while there is something in it.
   CallQueue queue_;
   std::vector<std::pair<std::string, std::unique_ptr<Group>>> parts_;

@@ -88,6 +88,7 @@ Status Group::Split(std::string_view name, int color, int key) {
 
 Result<std::unique_ptr<Group>> Group::FormPart(std::string_view name, int color,
                                                int key) {
+  SLUICE_RETURN_IF_ERROR(broken_);
   if (name.empty() || Subgroup(name) != nullptr) {
     return AlreadyExists("a part has a name of its own");
   }
@@ -146,7 +147,9 @@ Result<std::unique_ptr<Group>> Group::FormPart(std::string_view name, int color,
     };
   }
   if (listener) info.listen_fd = listener->Release();
-  Result<std::unique_ptr<Group>> part = Join(info, options);
+  // Who ends meanwhile is missed by this group first.
+  const int apart = size_ > 1 ? links_.membership->apart() : -1;
+  Result<std::unique_ptr<Group>> part = Join(info, options, apart);
   if (!part.ok()) return part.status().WithContext(whose);
   (*part)->whose_ = whose;
   return part;

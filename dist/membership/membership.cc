@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <utility>
 
 #include "dist/membership/rank_name.h"
@@ -37,7 +39,8 @@ Membership::Membership(Socket coordinator, int rank, int size, uint32_t epoch,
       epoch_(epoch),
       times_(times),
       channel_(std::move(coordinator), size),
-      wakes_(std::move(wakes)) {
+      wakes_(std::move(wakes)),
+      apart_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   // Before anything that needs all ranks: then the coordinator has heard it.
   Beat(milliseconds(0));
   (void)channel_.Send().ok();
@@ -149,6 +152,8 @@ void Membership::Decide(Status status, bool cuts) {
     for (const Descriptor& each : cut_) {
       if (cuts) shutdown(each.get(), SHUT_RDWR);
     }
+    const uint64_t one = 1;
+    if (cuts) (void)!write(apart_.get(), &one, sizeof one);
   }
   decides_.NotifyAll();
 }

@@ -102,6 +102,8 @@ class Membership {
   Status Fail(const Status& why);
   // What has been decided; ok where nothing has.
   Status decision() EXCLUDES(mutex_);
+  // A descriptor with something to read once an end is decided that cuts.
+  int apart() const { return apart_.get(); }
 
  private:
   void Run();
@@ -118,6 +120,7 @@ class Membership {
   const LeaseTimes times_;
   ControlChannel channel_;  // the thread's, once it runs
   Pipe wakes_;
+  const Descriptor apart_;  // an eventfd
   Mutex mutex_;
   CondVar decides_;
   std::vector<ControlMessage> words_ GUARDED_BY(mutex_);  // to be said

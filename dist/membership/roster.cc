@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <set>
 #include <utility>
 
 #include "dist/membership/rank_name.h"
+#include "engine/parse_number.h"
 
 namespace sluice::dist {
 namespace {
@@ -37,9 +37,10 @@ std::string_view TakeWord(std::string_view* text) {
 
 template <typename T>
 bool Number(std::string_view word, T least, T most, T* value) {
-  const char* const end = word.data() + word.size();
-  const auto [at, error] = std::from_chars(word.data(), end, *value);
-  return error == std::errc() && at == end && *value >= least && *value <= most;
+  const auto number = ParseWhole<T>(word);
+  if (!number || *number < least || *number > most) return false;
+  *value = *number;
+  return true;
 }
 
 bool Time(std::string_view word, milliseconds* time) {

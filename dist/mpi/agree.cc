@@ -134,6 +134,7 @@ Result<int> MpiGroup::FollowToEnd() {
 }
 
 Result<int> MpiGroup::Follow() {
+  const CallQueue::Turn turn(queue_);
   MutexLock lock(mutex_);
   if (!broken_.ok()) return broken_;
   try {

@@ -18,8 +18,10 @@
 #include "dist/membership/rank_name.h"
 #include "dist/mpi/gathered_trees.h"
 #include "dist/other_launchers.h"
+#include "dist/own_cores.h"
 #include "engine/caught.h"
 #include "engine/module.h"
+#include "engine/threads.h"
 
 namespace sluice::dist {
 namespace {
@@ -92,14 +94,18 @@ MpiGroup::MpiGroup(const MpiCalls& calls, const MpiPlace& place, Owner owner,
                  : std::make_unique<LongWaits>(
                        (owner_.part.empty() ? "" : owner_.part + ": ") +
                            RankName(place.rank, place.size),
-                       options_.stall_note, options_.stalled)) {}
+                       options_.stall_note, options_.stalled)),
+      queue_([this](const CollectiveCall& call) { return Do(call); }) {}
 
 Result<std::unique_ptr<MpiGroup>> MpiGroup::Join(const MpiCalls& calls,
                                                  const Options& options) {
   MpiPlace place;
   SLUICE_RETURN_IF_ERROR(Said(calls.begin(&AddHalves, &place)));
   std::unique_ptr<MpiGroup> group(
-      new MpiGroup(calls, place, {place.rank, place.size, ""}, options));
+      new MpiGroup(calls, place,
+                   {place.rank, place.size,
+                    OwnCores(/*pinned=*/false, place.local_size), ""},
+                   options));
   // Of all ranks, so that none waits for one that was refused.
   uint64_t fewest_beside = static_cast<uint64_t>(place.size) -
                            static_cast<uint64_t>(place.local_size);
@@ -142,21 +148,16 @@ MpiGroup::~MpiGroup() {
 template <typename Signature, typename Prepare, typename Body>
 Status MpiGroup::Collective(Signature signature, Prepare prepare, Body body,
                             const std::optional<Sum>& sum) {
+  const CallQueue::Turn turn(queue_);
   MutexLock lock(mutex_);
   if (!broken_.ok()) return broken_;
-  const auto begin = std::chrono::steady_clock::now();
   std::string what;
   const Status ready = Caught([&]() -> Status {
     what = signature();
     return prepare();
   });
-  {
-    const LongWaits::Wait wait(waits_.get(), what);
-    if (Begin(ready, what, sum).ok()) broken_ = Known(Caught(body));
-  }
-  const std::chrono::duration<double> taken =
-      std::chrono::steady_clock::now() - begin;
-  seconds_ += taken.count();
+  const LongWaits::Wait wait(waits_.get(), what);
+  if (Begin(ready, what, sum).ok()) broken_ = Known(Caught(body));
   return broken_;
 }
 
@@ -172,8 +173,34 @@ Status MpiGroup::Begin(const Status& ready, const std::string& signature,
   return broken_;
 }
 
+Status MpiGroup::Start(const CollectiveCall& call) {
+  if (place_.size == 1) return Do(call);
+  const Status status = Caught([&] {
+    return queue_.Start(call,
+                        call.bytes() >= CallQueue::kBesideBytes && Beside());
+  });
+  if (!status.ok()) Leave(status);
+  return status;
+}
+
+Status MpiGroup::Wait(const void* data) {
+  return place_.size == 1 ? Status() : queue_.Wait(data);
+}
+
+bool MpiGroup::IsOver(const void* data, Waker& waker) {
+  return place_.size == 1 || queue_.IsOver(data, waker);
+}
+
+bool MpiGroup::Beside() const {
+  if (options_.overlap != Overlap::kAuto) {
+    return options_.overlap == Overlap::kOn;
+  }
+  return owner_.cores > ComputeThreads().threads();
+}
+
 // At once, since some wait for this rank here, and others in a part.
 void MpiGroup::End(const Status& failure) {
+  const CallQueue::Turn turn(queue_);
   std::vector<std::thread> beside;
   for (const auto& part : parts_) {
     MpiGroup* const group = part.second.get();
@@ -331,11 +358,6 @@ Status MpiGroup::Barrier(std::string_view name) {
 Status MpiGroup::Check() {
   MutexLock lock(mutex_);
   return broken_;
-}
-
-double MpiGroup::seconds() const {
-  MutexLock lock(mutex_);
-  return seconds_;
 }
 
 }  // namespace sluice::dist

@@ -13,10 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "dist/collective/call_queue.h"
+#include "dist/collective/options.h"
 #include "dist/mpi/calls.h"
 #include "dist/mpi/long_waits.h"
 #include "engine/dtype.h"
 #include "engine/runtime/collective.h"
+#include "engine/runtime/waker.h"
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
 #include "engine/visibility.h"
@@ -31,14 +34,15 @@ namespace dist {
 //
 // What Group (dist/collective/group.h) has and this has not: a rank that dies
 // ends the job, which is mpirun's doing; one that stops is waited for, however
-// long; all is done where a step starts it, with nothing beside; what goes to
-// other hosts is not encrypted. The bits of a sum are those of the MPI, and the
-// same on every rank; those of SumTree are Group's.
+// long; what goes to other hosts is not encrypted. The bits of a sum are those
+// of the MPI, and the same on every rank; those of SumTree are Group's.
 class MpiGroup final : public Collective {
  public:
   struct Options {
     // Whether ranks may talk to other hosts, which MPI does in the clear.
     bool allow_plaintext = false;
+    // kAuto: where a core is left, since who waits in MPI keeps one busy.
+    Overlap overlap = Overlap::kAuto;
     // Told, without a newline and by another thread, what this rank has been in
     // for so long, and again each time that as much more has passed: of a group
     // by its first two ranks, one of which waits for any other. May be empty.
@@ -81,8 +85,11 @@ class MpiGroup final : public Collective {
   Status AllToAll(std::string_view name, const void* mine, int64_t each,
                   void* all) override;
   Status Barrier(std::string_view name) override;
+  Status Start(const CollectiveCall& call) override;
+  Status Wait(const void* data) override;
+  bool IsOver(const void* data, Waker& waker) override;
   Status Check() override;
-  double seconds() const override;
+  double seconds() const override { return queue_.seconds(); }
 
   // As Group's, by MPI_Comm_split: a communicator, and so an order, of its own,
   // for another thread than this group's. One Split at a time in a process. An
@@ -99,6 +106,7 @@ class MpiGroup final : public Collective {
   // Whose it is.
   struct Owner {
     int job_rank, job_size;  // this process among all
+    int cores;               // this process's part of the host's
     std::string part;        // for errors: its name and ranks; or empty
   };
   // An all-reduce, as those must know it that take part with zeros.
@@ -131,6 +139,8 @@ class MpiGroup final : public Collective {
   // this one cannot go on, which is then everyone's error.
   Status Begin(const Status& ready, const std::string& signature,
                const std::optional<Sum>& sum = {}) REQUIRES(mutex_);
+  // Whether what is started is done by the queue's thread.
+  bool Beside() const;
   // Those of agree.cc have no part's name in their errors.
   Status Agree(const std::string& signature,
                const std::optional<Sum>& sum) const;
@@ -153,10 +163,10 @@ class MpiGroup final : public Collective {
   const std::unique_ptr<LongWaits> waits_;  // null: nobody is told
   mutable Mutex mutex_;
   Status broken_ GUARDED_BY(mutex_);
-  double seconds_ GUARDED_BY(mutex_) = 0;
   uint64_t run_ GUARDED_BY(mutex_) = 0;  // collectives begun
   // Changed by Split alone, which has no other of this group's calls beside.
   std::vector<std::pair<std::string, std::unique_ptr<MpiGroup>>> parts_;
+  CallQueue queue_;  // ends before what it uses
 };
 
 }  // namespace dist

@@ -19,6 +19,7 @@ MpiGroup* MpiGroup::Subgroup(std::string_view name) {
 }
 
 Status MpiGroup::Split(std::string_view name, int color, int key) {
+  const CallQueue::Turn turn(queue_);
   MutexLock lock(mutex_);
   if (!broken_.ok()) return broken_;
   try {
@@ -54,7 +55,7 @@ Result<std::unique_ptr<MpiGroup>> MpiGroup::FormPart(std::string_view name,
                              sizeof(owner_.job_rank), ranks.data())));
   return std::unique_ptr<MpiGroup>(
       new MpiGroup(calls_, place,
-                   {owner_.job_rank, owner_.job_size,
+                   {owner_.job_rank, owner_.job_size, owner_.cores,
                     SubgroupName(name, ranks, owner_.job_size)},
                    options_));
 }

@@ -4,10 +4,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <utility>
 #include <vector>
+
+#include "engine/parse_number.h"
 
 namespace sluice::dist {
 namespace {
@@ -92,13 +93,10 @@ Result<Identity> ParseIdentity(std::string_view uri) {
   identity.job = rest.substr(0, first);
   identity.role = rest.substr(first + 1, last - first - 1);
   if (!IsWord(identity.job) || !IsWord(identity.role)) return senseless;
-  const char* const end = rest.data() + rest.size();
-  const auto [stop, error] =
-      std::from_chars(rest.data() + last + 1, end, identity.rank);
-  if (error != std::errc() || stop != end || UriOf(identity) != uri ||
-      identity.rank < 0) {
-    return senseless;
-  }
+  const auto rank = ParseWhole<int>(rest.substr(last + 1));
+  if (!rank || *rank < 0) return senseless;
+  identity.rank = *rank;
+  if (UriOf(identity) != uri) return senseless;
   return identity;
 }
 

@@ -100,6 +100,11 @@ Status LinkedRendezvous::Reach(const std::vector<uint64_t>& devices,
   return {};
 }
 
+void LinkedRendezvous::Forget(const std::vector<uint64_t>& devices) {
+  MutexLock lock(links_mutex_);
+  for (const uint64_t device : devices) links_.erase(device);
+}
+
 std::shared_ptr<Link> LinkedRendezvous::LinkTo(uint64_t device) const {
   MutexLock lock(links_mutex_);
   const auto found = links_.find(device);
@@ -299,6 +304,11 @@ void LinkedRendezvous::Look(TimePoint now) {
 size_t LinkedRendezvous::runs() const {
   MutexLock lock(mutex_);
   return runs_.size();
+}
+
+size_t LinkedRendezvous::ways() const {
+  MutexLock lock(links_mutex_);
+  return links_.size();
 }
 
 }  // namespace sluice::dist

@@ -80,10 +80,12 @@ class LinkedRendezvous final : public Rendezvous {
   void Abort(const RunKey& run, const Status& status) override;
   void BeginEpoch(uint64_t epoch) override;
 
-  // From now on the link leads to the devices of these incarnations.
+  // From now on the link leads to the devices of these incarnations, until they
+  // are forgotten, which is for when no run needs them any more.
   // kResourceExhausted where links lead to as many as they may.
   Status Reach(const std::vector<uint64_t>& devices,
                const std::shared_ptr<Link>& link);
+  void Forget(const std::vector<uint64_t>& devices);
   // The run needs that task, whatever it sends to it, until Release, which
   // comes when it is over everywhere. An error where that link has ended, or
   // the run was aborted, which the task has not been told.
@@ -98,8 +100,9 @@ class LinkedRendezvous final : public Rendezvous {
   // For how long some receive or send has waited for another task so far; one
   // that is under way counts when it has ended.
   double seconds() const { return waiting_.seconds(); }
-  // Runs under way or remembered; for tests.
+  // For tests: runs under way or remembered, and devices that links lead to.
   size_t runs() const;
+  size_t ways() const;
 
  private:
   class Run;

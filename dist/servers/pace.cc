@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
+#include "engine/parse_number.h"
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
 
@@ -89,14 +89,10 @@ Pace::Reply Pace::ReplyTo(const Question& question) {
 Result<int64_t> ParseLead(std::string_view text) {
   if (text == "async") return Pace::kAnyLead;
   constexpr std::string_view kSsp = "ssp:";
-  int64_t lead = -1;
   if (text.starts_with(kSsp)) {
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] =
-        std::from_chars(text.data() + kSsp.size(), end, lead);
-    if (error != std::errc() || stop != end) lead = -1;
+    const auto lead = ParseWhole<int64_t>(text.substr(kSsp.size()));
+    if (lead && *lead >= 0) return *lead;
   }
-  if (lead >= 0) return lead;
   return InvalidArgument(fmt::format(
       "wanted async or ssp:STEPS with a number of steps, got '{}'", text));
 }
@@ -115,7 +111,7 @@ std::string TextOf(const PaceCall& call) {
 }
 
 Result<PaceCall> ParsePaceCall(const std::string& text) {
-  constexpr int64_t kMostWorkers = 1 << 16;
+  constexpr int64_t kMostPaced = 1 << 16;
   SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
   PaceCall call;
   SLUICE_ASSIGN_OR_RETURN(call.era, json.Int("era"));
@@ -127,7 +123,7 @@ Result<PaceCall> ParsePaceCall(const std::string& text) {
   for (const auto& [name, figure] : kTimes) {
     SLUICE_ASSIGN_OR_RETURN(call.question.times.*figure, json.Int(name));
   }
-  if (workers < 1 || workers > kMostWorkers || call.lead < 0 || rank < 0 ||
+  if (workers < 1 || workers > kMostPaced || call.lead < 0 || rank < 0 ||
       rank >= workers || call.question.round < 0) {
     return InvalidArgument("a question about the pace that makes no sense");
   }

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,6 +16,7 @@
 #include "dist/servers/pace.h"
 #include "engine/cpu_features.h"
 #include "engine/device.h"
+#include "engine/parse_number.h"
 #include "engine/runtime/trace.h"
 #include "engine/thread_annotations.h"
 #include "graph/session/cluster.h"
@@ -101,6 +100,16 @@ TaskOptions OfJob(const LaunchInfo& info, TaskOptions options,
   return options;
 }
 
+// Whether a task of the job is of another host than this server's. What it is
+// told of the ring is how many are of its own, at least one, and where the
+// first is.
+bool HasOtherHosts(const LaunchInfo& info, const std::string& own) {
+  return info.local_size < info.size || info.host != own ||
+         std::any_of(
+             info.servers.begin(), info.servers.end(),
+             [&](const TaskAddress& server) { return server.host != own; });
+}
+
 // Waits until a worker has reached all servers: some may not have begun, or
 // have no name yet.
 Status Meet(const LaunchInfo& info, const ClusterOptions& options,
@@ -132,10 +141,7 @@ Result<int64_t> AskNumber(Cluster& cluster, const std::string& server,
                           std::string_view question) {
   SLUICE_ASSIGN_OR_RETURN(const std::string said,
                           cluster.Ask(server, std::string(question)));
-  const char* const end = said.data() + said.size();
-  int64_t number = 0;
-  const auto [stop, error] = std::from_chars(said.data(), end, number);
-  if (error == std::errc() && stop == end) return number;
+  if (const auto number = ParseWhole<int64_t>(said)) return *number;
   return DataLoss(fmt::format("{} says '{}' for its {}", server,
                               said.substr(0, 80), question));
 }
@@ -176,7 +182,9 @@ Result<std::unique_ptr<JobServer>> JobServer::Start(
     server.listen_fd = info.listen_fd;
   } else {
     const TaskAddress& own = info.servers[static_cast<size_t>(info.server)];
-    SLUICE_RETURN_IF_ERROR(CheckNamesHost(own.host));
+    if (HasOtherHosts(info, own.host)) {
+      SLUICE_RETURN_IF_ERROR(CheckNamesHost(own.host));
+    }
     server.host = own.host;
     server.port = own.port;
   }

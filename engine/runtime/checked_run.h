@@ -12,9 +12,9 @@
 
 namespace sluice {
 
-// Of a Plan in which no two buffers share memory (Plan::checked). What has not
-// been written yet and what will not be used again holds kPoison: NaN in every
-// floating dtype. Borrows the Plan.
+// Checks a run of a Plan in which no two buffers share memory (Plan::checked).
+// A buffer that has not been written yet, or will not be used again, holds
+// kPoison: NaN in every floating dtype. Borrows the Plan.
 class CheckedRun {
  public:
   static constexpr unsigned char kPoison = 0xff;

@@ -1,6 +1,6 @@
-// Steps that meet on their devices' queues (engine/device_group.h). There
-// nothing is compared, and nobody is told why another does not come: so workers
-// agree on each run before it begins, on the host.
+// Steps that meet on their devices' queues (engine/device_group.h). Queued
+// collectives compare nothing and do not say why another worker is missing, so
+// workers agree on each run before it begins, on the host.
 #ifndef SLUICE_ENGINE_RUNTIME_DEVICE_MEETING_H_
 #define SLUICE_ENGINE_RUNTIME_DEVICE_MEETING_H_
 
@@ -40,19 +40,19 @@ class DeviceMeeting {
  public:
   virtual ~DeviceMeeting() = default;
 
-  // Whose queue it is: "/gpu:0".
+  // The device whose queue it is: "/gpu:0".
   virtual const std::string& device() const = 0;
   virtual DeviceGroup& group() = 0;
 
-  // All workers, before each run that meets, as a collective of the Collective
-  // that this is of. Where their exchanges differ all have an error that names
-  // two sides.
+  // To be called by all workers before each run that meets; it is a collective
+  // of the Collective that this belongs to. If their exchanges differ, all get
+  // an error that names two sides.
   virtual Result<DeviceRun> Agree(const DeviceRunOffer& mine) = 0;
-  // The recording's number, the same on all workers; 0 where one has failed to
-  // make it, which none may replay then.
+  // Returns the recording's number, the same on all workers; 0 if one of them
+  // has failed to make it: then none may replay it.
   virtual Result<uint64_t> Recorded(bool made) = 0;
-  // Of the runs so far, asked once their work is over: ok, or why it was ended.
-  // Where a worker is gone the error names it.
+  // The status of the runs so far, asked once their work is over: ok, or why it
+  // was ended. The error names a worker that is gone.
   virtual Status Outcome() = 0;
 };
 

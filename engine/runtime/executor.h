@@ -27,8 +27,8 @@
 
 namespace sluice {
 
-// What ends a step early; shared by all executors of the step. Any thread may
-// stop it; the first status wins.
+// Ends a step early; shared by all executors of the step. Any thread may stop
+// the step; the first status wins.
 class StepStop {
  public:
   // `rendezvous` is null for a step on one device.
@@ -36,9 +36,9 @@ class StepStop {
              std::chrono::steady_clock::time_point deadline);
   // Ends the step and wakes its waiters.
   void Stop(const Status& status);
-  // The same if that run is under way.
+  // Ends the step if `run` is the run under way; otherwise does nothing.
   void Stop(const RunKey& run, const Status& status);
-  // Nobody runs the step any more.
+  // To be called when no executor runs the step any more.
   void End();
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
   Status status() const;
@@ -87,24 +87,29 @@ class Executor {
   // returned by the next call that waits for the device.
   Status Run(const StepBuffers& buffers, const StepContext& step,
              StepStop& stop, Observer* observer);
-  // The same in pieces, each by any thread: Begin, then Resume until it returns
-  // true, when the run is over; an error has stopped the step. False: it cannot
-  // go on before `waker` is woken, or the step's deadline, and holds nothing
-  // but its arena. Without a waker it waits in place. What is given to Begin
-  // stays until the end.
+  // Begin and Resume do what Run does in pieces, each on any thread: Begin,
+  // then Resume until it returns true. The run is then over; an error has
+  // stopped the step. Resume returns false when the run cannot go on before
+  // `waker` is woken, or the step's deadline; it then holds nothing but its
+  // arena. With a null waker Resume waits in place. The arguments of Begin must
+  // stay valid until the run is over.
   void Begin(const StepBuffers& buffers, const StepContext& step,
              StepStop& stop, Observer* observer);
   bool Resume(Waker* waker);
   // On an accelerator, waits for the slot's last run and writes its fetches.
   Status Collect(const StepBuffers& buffers);
-  // On an accelerator, waits for all that was added; what fails is left for a
-  // later call.
+  // On an accelerator, waits for all work added to the queue; an error is left
+  // for a later call to return.
   void Drain();
   const Plan& plan() const { return plan_; }
   bool on_accelerator() const { return device_.accelerator() != nullptr; }
   // Why the step runs in pieces or kernel by kernel on its accelerator rather
-  // than as one captured graph; empty if it does not, or is on the CPU.
-  const std::string& why_not_captured() const { return why_not_captured_; }
+  // than as one captured graph; empty if it runs as one, or on the CPU. May be
+  // called at any time, by any thread.
+  std::string why_not_captured() const {
+    MutexLock lock(why_mutex_);
+    return why_not_captured_;
+  }
 
  private:
   friend class ExecutorGroup;
@@ -118,7 +123,8 @@ class Executor {
     uint32_t index;  // of the feed or fetch
   };
   static constexpr uint32_t kNoInstruction = ~uint32_t{0};
-  // Instructions that an accelerator can be given as one, once captured.
+  // Instructions [begin, end), which are captured and then added to the
+  // accelerator's queue as one.
   struct Segment {
     uint32_t begin = 0, end = 0;
     std::unique_ptr<CapturedWork> work = nullptr;
@@ -148,11 +154,11 @@ class Executor {
   Status Observe(uint32_t instruction, int64_t begin_ns, Observer& observer);
   Status Tell(uint32_t instruction, int64_t begin_ns, int64_t end_ns,
               void* const* outputs, Observer& observer);
-  // What has become of an instruction.
+  // The outcome of one instruction.
   enum class Call : uint8_t { kNone, kFailed, kDone };
   Status RunOne(uint32_t instruction, Observer* observer, StepStop& stop,
                 Call* call);
-  // With its variables' locks held.
+  // RunOne with the locks of the instruction's variables held.
   Status RunHeld(uint32_t instruction, Observer* observer, StepStop& stop,
                  Call* call);
   bool Ready(uint32_t wait, Waker& waker);
@@ -172,13 +178,14 @@ class Executor {
   Device& device_;
   Arena& arena_;
   uint64_t generation_ = ~uint64_t{0};  // of the arena the pointers point into
-  // Of the run under way.
+  // The arguments of the run under way.
   StepContext step_;
   StepStop* stop_ = nullptr;
   Observer* observer_ = nullptr;
   int slot_ = 0;
-  // If in order: how many instructions were called, which of them failed, if
-  // one did, the next of waits_, and on an accelerator of segments_.
+  // For a run in order: how many instructions were called, which one failed or
+  // kNoInstruction, and the next of waits_ and, on an accelerator, of
+  // segments_.
   uint32_t reached_ = 0;
   uint32_t failed_ = kNoInstruction;
   uint32_t next_wait_ = 0;
@@ -190,22 +197,26 @@ class Executor {
   std::unique_ptr<CheckedRun> checked_;   // of a Plan that asks for it
   std::unique_ptr<VariableLocks> locks_;  // where others use the variables, too
 
-  // On an accelerator only. The first run is not captured: kernels are loaded
-  // and tables filled then. What lies between segments the host takes part in.
+  // On an accelerator only. The first run is not captured, since it loads
+  // kernels and fills tables. The host takes part in the instructions between
+  // segments.
   std::unique_ptr<Staging> staging_;
   bool shares_ = false;  // the device, with other runs or sessions
-  // What its kernels' work finds wrong, then, by instruction.
+  // Reports of invalid operands found by queued work, by instruction.
   std::vector<std::pair<uint32_t, std::shared_ptr<WorkReport>>> reports_;
   std::vector<Segment> segments_;
-  std::string why_not_captured_;
+  mutable Mutex why_mutex_;
+  std::string why_not_captured_ GUARDED_BY(why_mutex_);
   bool ran_before_ = false;
-  // Of a plan with exchanges: how all workers do the run under way, once that
-  // is agreed, and the numbers of the recordings, plain and with marks.
+  // For a Plan with exchanges: whether the workers have agreed how to do the
+  // run under way, how, and the numbers of the recordings, plain and with
+  // marks.
   bool met_ = false;
   DeviceRun way_ = DeviceRun::kAdd;
   uint64_t recorded_[2] = {};
   uint32_t missed_ = 0;  // DeviceRunOffer
-  // Before the first instruction and after each, for an observer of times.
+  // Events before the first instruction and after each, from which an observer
+  // is told times.
   std::vector<Accelerator::Event> marks_;
 
   // Dataflow: each instruction enters ready_ at most once, so a queue is an

@@ -139,6 +139,7 @@ void ExecutorGroup::RunHeld() {
     if (work_ == nullptr) {
       if (const Status captured = Capture(); !captured.ok()) {
         refused_ = true;
+        MutexLock lock(why_mutex_);
         why_not_captured_ = captured.message();
       }
     }

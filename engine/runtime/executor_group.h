@@ -11,6 +11,7 @@
 #include "engine/runtime/captured_exchange.h"
 #include "engine/runtime/executor.h"
 #include "engine/status.h"
+#include "engine/thread_annotations.h"
 
 namespace sluice {
 
@@ -39,7 +40,10 @@ class ExecutorGroup {
   // of the run, as Executor::Resume.
   void Run();
   // As of Executor.
-  const std::string& why_not_captured() const { return why_not_captured_; }
+  std::string why_not_captured() const {
+    MutexLock lock(why_mutex_);
+    return why_not_captured_;
+  }
 
  private:
   struct Piece {
@@ -75,7 +79,8 @@ class ExecutorGroup {
   std::vector<Accelerator::Event> reached_;
   std::unique_ptr<CapturedWork> work_;
   bool refused_ = false;
-  std::string why_not_captured_;
+  mutable Mutex why_mutex_;
+  std::string why_not_captured_ GUARDED_BY(why_mutex_);
 };
 
 }  // namespace sluice

@@ -90,19 +90,21 @@ void Executor::MakeSegments() {
   segments_.clear();
   recorded_[0] = recorded_[1] = 0;
   missed_ = 0;
-  why_not_captured_.clear();
+  std::string first;
   for (uint32_t i = 0; i < plan_.instructions.size(); ++i) {
     const std::string_view why =
         plan_.kernels[plan_.instructions[i].kernel]->why_not_captured();
     if (!why.empty()) {
-      if (!why_not_captured_.empty()) continue;
-      why_not_captured_ = fmt::format("{}: {}", plan_.labels[i].Who(), why);
+      if (!first.empty()) continue;
+      first = fmt::format("{}: {}", plan_.labels[i].Who(), why);
     } else if (!segments_.empty() && segments_.back().end == i) {
       segments_.back().end = i + 1;
     } else {
       segments_.push_back({i, i + 1});
     }
   }
+  MutexLock lock(why_mutex_);
+  why_not_captured_ = std::move(first);
 }
 
 // Work under way uses what is freed here, and pinned memory without asking.
@@ -274,6 +276,7 @@ Status Executor::Capture(Segment& segment, Observer* timed) {
     (timed == nullptr ? segment.work : segment.timed) = *std::move(captured);
   } else {
     segment.refused = true;
+    MutexLock lock(why_mutex_);
     why_not_captured_ = status.message();
   }
   return {};

@@ -14,7 +14,7 @@ namespace sluice {
 
 // Whether all elements of a floating-point array are finite; true for others.
 bool AllFinite(DType dtype, const void* data, int64_t n);
-// Of one in the host's memory.
+// AllFinite of a tensor in the host's memory.
 bool AllFinite(const Tensor& tensor);
 
 // Ends the step at the first output with a NaN or an infinity; then node() is

@@ -254,10 +254,9 @@ Status LocalRendezvous::LocalExchange::CopyIn(Slot& slot, const Edge& edge,
 
 Status LocalRendezvous::LocalExchange::AddCopyIn(Slot& slot, const Edge& edge,
                                                  const DeviceView& into) {
-  constexpr auto kCompute = Accelerator::kCompute;
   Accelerator& accelerator = *into.accelerator;
   if (slot.holder != nullptr) {
-    return accelerator.CopyFrom(*slot.holder, kCompute, into.data,
+    return accelerator.CopyFrom(*slot.holder, Accelerator::kCompute, into.data,
                                 slot.held.data(), edge.bytes);
   }
   const void* from = slot.pinned.data();
@@ -266,7 +265,7 @@ Status LocalRendezvous::LocalExchange::AddCopyIn(Slot& slot, const Edge& edge,
   } else if (slot.state.load() == State::kBuffered) {
     Copy(slot.pinned.data(), slot.buffer.data(), edge.bytes);
   }
-  return accelerator.CopyIn(kCompute, into.data, from, edge.bytes);
+  return accelerator.CopyIn(Accelerator::kCompute, into.data, from, edge.bytes);
 }
 
 void LocalRendezvous::LocalExchange::WaitForCopies() {

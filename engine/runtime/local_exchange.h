@@ -59,8 +59,8 @@ class LocalRendezvous::LocalExchange final : public Exchange {
   struct Parcel {
     uint64_t sender = 0;
     size_t bytes = 0;
-    bool some = false;  // the receiver's: at most `bytes`
-    // Of the receiver's, whether that is it.
+    bool some = false;  // on the receiver's parcel: at most `bytes`
+    // On the receiver's parcel: whether it accepts the one `sent`.
     bool Takes(const Parcel& sent) const {
       return sent.sender == sender &&
              (some ? sent.bytes <= bytes : sent.bytes == bytes);
@@ -137,7 +137,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
   // What the receiver's compute queue copies.
   static Status AddCopyIn(Slot& slot, const Edge& edge, const DeviceView& into);
 
-  // Those of the last run. Nobody is in a run.
+  // Waits for the copies of the last run. No part may be in a run.
   void WaitForCopies();
 
   // Empty slots.

@@ -51,33 +51,36 @@ struct Plan {
   std::vector<uint32_t> successors;
   std::vector<Tensor> constants;  // in the device's memory
   std::vector<Variable*> variables;
-  // Of the variables, those read before this Plan writes them, and those it
-  // writes as a whole: they are initialised by running it.
+  // Indices into `variables`: those that the Plan reads before it writes them,
+  // and those that it writes as a whole, so that a run initialises them.
   std::vector<uint32_t> reads;
   std::vector<uint32_t> initializes;
-  // Of the step's feeds and fetches, by index; 0 for those it does not touch.
+  // Sizes in bytes of the step's feeds and fetches, by index; 0 for those that
+  // this Plan does not touch.
   std::vector<size_t> feed_bytes, fetch_bytes;
   size_t arena_bytes = 0;
   size_t arena_lower_bound = 0;  // largest sum of live bytes at any time
-  // What an instruction starts and a later one waits for. A Plan that has such
-  // runs in order: a wait may need what others do after theirs.
+  // Work that instruction `start` starts and a later one, `wait`, waits for. A
+  // Plan with pending work runs in order, since a wait may need what other
+  // devices do after theirs.
   struct Pending {
     uint32_t start = 0, wait = 0;
   };
   std::vector<Pending> pending;
-  // A line for each exchange with other workers that is on this device's own
-  // queue, in order (engine/runtime/device_meeting.h).
+  // One line for each exchange with other workers that runs on this device's
+  // own queue, in order (engine/runtime/device_meeting.h).
   std::string exchanges;
-  // For CheckedRun: no two buffers share memory, each has kAlignment bytes
-  // before and behind it that are nobody's, and operand_bytes is parallel to
-  // locations.
+  // Whether the Plan is for CheckedRun: no two buffers share memory, each has
+  // kAlignment unused bytes before and behind it, and operand_bytes is parallel
+  // to locations.
   bool checked = false;
   std::vector<size_t> operand_bytes;
   // Whether memory reuse is among the dependencies, so that instructions may
   // run by dependency count rather than in order.
   bool dataflow = false;
 
-  // Beside the hot data, for reports: what lives in the arena, and when.
+  // For reports, apart from the hot data: a buffer in the arena and its
+  // lifetime.
   struct Buffer {
     static constexpr int kWorkspace = -1;
     int instruction = 0;  // that writes it first

@@ -25,8 +25,8 @@ struct LeafRange {
   int64_t size() const { return end - begin; }
 };
 
-// What rank `rank` of `size` has of so many leaves: as even as may be, none of
-// them nothing where size <= leaves.
+// The leaves that rank `rank` of `size` has: shares are as even as possible,
+// and none is empty if size <= leaves.
 inline LeafRange LeavesOf(int64_t leaves, int64_t rank, int64_t size) {
   return {leaves * rank / size, leaves * (rank + 1) / size};
 }
@@ -50,7 +50,7 @@ class SubtreeRow {
     put(row_.size());
     row_.push_back(next);
   }
-  // The same without values.
+  // Appends `next` without any values.
   void Append(Subtree next) {
     Append(
         next, [](size_t) {}, [](size_t) {});

@@ -21,10 +21,11 @@ struct MomentsOfSums {
   bool sound = false;
 };
 
-// Of `count` values. Where sums are good to a part d of what is summed, the
-// variance is good to d * (1 + 3 r) at least, r = (mean / deviation)^2: at the
-// most that counts as sound 50 d. In float, sums as trees or of tiles have d of
-// some 1e-6. What is not finite, and sums of no values, are not sound.
+// Moments of `count` values from their sum and sum of squares. If sums have a
+// relative error d, the variance has at most d * (1 + 3 r), with
+// r = (mean / deviation)^2: 50 d at the largest r that counts as sound. In
+// float, sums by trees or tiles have d of about 1e-6. Non-finite values, and
+// sums of no values, are not sound.
 template <typename C>
 SLUICE_SUMS_FN MomentsOfSums<C> MomentsOf(C sum, C squares, C count) {
   constexpr C kLargest = C(16);  // of r

@@ -60,8 +60,8 @@ inline TensorType& FilterOf(KernelSpec& spec) {
   return spec.conv.pass == ConvPass::kFilter ? spec.outputs[0] : spec.inputs[1];
 }
 
-// The same convolution as an op with an OHWI filter is, of an HWIO one: by
-// `op`.
+// The spec of the same convolution with an HWIO filter, by `op`, from the spec
+// of an op with an OHWI filter.
 inline KernelSpec WithHwioFilter(KernelSpec spec, const char* op) {
   spec.op = op;
   spec.conv.ohwi = false;
@@ -71,8 +71,8 @@ inline KernelSpec WithHwioFilter(KernelSpec spec, const char* op) {
   return spec;
 }
 
-// The same convolution as one with sums of y is (graph/ops/conv_ohwi.cc), of
-// the one that has y alone.
+// The spec of the same convolution that yields y alone, from the spec of one
+// that also yields sums of y (graph/ops/conv_ohwi.cc).
 inline KernelSpec WithoutSums(KernelSpec spec) {
   spec.op = "OhwiConv2D";
   spec.outputs.resize(1);

@@ -17,6 +17,7 @@
 #ifndef SLUICE_ENGINE_SEMANTICS_FUSED_PROGRAM_H_
 #define SLUICE_ENGINE_SEMANTICS_FUSED_PROGRAM_H_
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,13 @@
 #include "engine/visibility.h"
 
 namespace SLUICE_INTERNAL sluice {
+
+// What the fusion pass makes has at most, and every device's kernels take, so
+// that no step is refused for having been fused. So few that on a CPU a tile's
+// values stay in the nearest cache.
+inline constexpr size_t kMostProgramInputs = 12;
+inline constexpr size_t kMostProgramSteps = 48;
+inline constexpr size_t kMostProgramOutputs = 6;
 
 struct FusedStep {
   std::string function;

@@ -65,10 +65,10 @@ class OhwiConvolution final : public Kernel {
   Turn turn_;
 };
 
-// Of a spec of such an op: make_hwio(spec) makes the kernel of `hwio` for the
-// same convolution, make_turn(dtype, matrix) what transposes that matrix, the
-// filter as it lies before it is turned. What follows the filter in the
-// workspace is aligned.
+// A kernel for the spec of an OHWI convolution. make_hwio(spec) makes the
+// kernel of `hwio` for the same convolution; make_turn(dtype, matrix) makes the
+// transposition of `matrix`, the filter's layout before it is turned. The
+// workspace behind the filter is aligned to `alignment` bytes.
 template <typename MakeHwio, typename MakeTurn>
 Result<KernelPtr> MakeOhwiConvolution(const KernelSpec& spec, const char* hwio,
                                       size_t alignment, MakeHwio make_hwio,

@@ -38,8 +38,9 @@ struct Update {
   T learning_rate, momentum, decay, beta1, beta2, epsilon, weight_decay;
   bool nesterov;
   T correction1, correction2;  // Adam's 1 - beta^step; 1 where none counts them
-  // Of Adam, out of the loops: the learning rate over correction1, the root of
-  // correction2, and what weight decay leaves of a parameter.
+  // For Adam, computed outside the loops: the learning rate over correction1,
+  // the root of correction2, and the factor that weight decay leaves of a
+  // parameter.
   T corrected_rate, correction_root, kept;
 };
 

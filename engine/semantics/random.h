@@ -81,7 +81,8 @@ class RandomStream {
     salt_ = mixed[2];
   }
 
-  // Of every block's counter and key, for code that computes many at a time.
+  // Parts of every block's key and counter, for code that computes many blocks
+  // at a time.
   constexpr const PhiloxKey& key() const { return key_; }
   constexpr uint32_t salt() const { return salt_; }
 

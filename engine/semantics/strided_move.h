@@ -32,17 +32,18 @@ struct StridedMove {
   int64_t to_offset = 0, from_offset = 0;  // of element [0, 0, ...]
 };
 
-// Of "Transpose", "BroadcastTo", "Tile", "Reverse", "Slice" or "StridedSlice",
-// from input 0 to all of output 0; of "Pad" or "StridedSliceGrad", from
-// input 0 to a part of output 0.
+// The move of a "Transpose", "BroadcastTo", "Tile", "Reverse", "Slice" or
+// "StridedSlice" from input 0 to all of output 0; of a "Pad" or
+// "StridedSliceGrad" from input 0 to a part of output 0.
 StridedMove MoveOf(const KernelSpec& spec);
 
-// What "Pad" or "StridedSliceGrad" puts around that part: one element.
+// The element that "Pad" or "StridedSliceGrad" puts around that part.
 Tensor SurroundingOf(const KernelSpec& spec);
 
-// Of "Concat" and "Stack", from each input to output 0.
+// The moves of a "Concat" or "Stack" from each input to output 0.
 std::vector<StridedMove> JoinMoves(const KernelSpec& spec);
-// Of "ConcatGrad", "Split" and "Unstack", from input 0 to each output.
+// The moves of a "ConcatGrad", "Split" or "Unstack" from input 0 to each
+// output.
 std::vector<StridedMove> CutMoves(const KernelSpec& spec);
 
 }  // namespace sluice

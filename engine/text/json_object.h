@@ -43,7 +43,7 @@ class JsonObject {
   std::shared_ptr<const Fields> fields_;
 };
 
-// Of a text that is a list of them. kInvalidArgument where it is not.
+// Parses a JSON list of strings; kInvalidArgument if the text is none.
 Result<std::vector<std::string>> ParseJsonStrings(std::string_view text);
 
 }  // namespace sluice

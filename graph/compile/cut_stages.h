@@ -1,4 +1,5 @@
-// Cuts a model by its layers into stages, each for a device: for pipelines.
+// Cuts a model between its layers into stages, one for each device of a
+// pipeline.
 #ifndef SLUICE_GRAPH_COMPILE_CUT_STAGES_H_
 #define SLUICE_GRAPH_COMPILE_CUT_STAGES_H_
 
@@ -12,20 +13,20 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// Places what `loss` needs, and the variables and updates that go with it, on
-// `devices`, of the first layers first; gradients built from then on follow
-// (Gradients). Stages take about equally long by the multiplications and bytes
-// of a training step on what is fed, and are cut where few bytes cross.
-// kInvalidArgument where there are fewer ops than stages, or some are placed
+// Places the nodes that `loss` needs, and their variables and updates, on
+// `devices`, the first layers on the first; gradients built from then on follow
+// (Gradients). Stages take about equally long, by the multiplications and bytes
+// of a training step with `feeds`, and are cut where few bytes cross.
+// kInvalidArgument if there are fewer ops than stages, or some are placed
 // already.
 Status CutIntoStages(Graph& graph, const Output& loss,
                      const std::vector<FeedShape>& feeds,
                      const std::vector<std::string>& devices);
 
-// Of n things in a row that cost `cost` each, where stages begin, the first
-// not named: so that the largest sum of a stage's costs and of crossing[i] at
-// each of its ends, where i is what comes behind the end, is least. `crossing`
-// has n + 1; stages may be empty where there is nothing better.
+// Cuts n items in a row into stages and returns where each stage but the first
+// begins. A stage costs the sum of its items' `cost` and of crossing[i] at both
+// ends, i being the item behind the end; the largest stage's cost is minimal.
+// `crossing` has n + 1 elements. Stages may be empty if nothing is better.
 std::vector<size_t> BalancedCuts(const std::vector<double>& cost,
                                  const std::vector<double>& crossing,
                                  size_t stages);

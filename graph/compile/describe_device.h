@@ -1,4 +1,4 @@
-// What there is to know of an open device before a step is planned for it.
+// Describes a device for the planning of steps.
 #ifndef SLUICE_GRAPH_COMPILE_DESCRIBE_DEVICE_H_
 #define SLUICE_GRAPH_COMPILE_DESCRIBE_DEVICE_H_
 
@@ -8,9 +8,10 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// With the kernels that are registered by now.
+// Describes an open device, with the kernels that are registered by now.
 DeviceDescription DescribeDevice(const Device& device);
-// The same of one that need not be there, but for what only an open one has.
+// Describes a device that need not exist, without the fields that only an open
+// device has.
 DeviceDescription DescribeKind(const DeviceName& name);
 
 }  // namespace sluice

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <algorithm>
 #include <set>
 #include <unordered_set>
 
+#include "engine/parse_number.h"
 #include "graph/passes/passes.h"
 #include "graph/recompute.h"
 #include "graph/traversal.h"
@@ -165,11 +166,7 @@ int64_t FeedIndex(const Node& node) {
   if (!IsFeed(node)) return -1;
   const std::string_view text =
       std::string_view(node.name()).substr(kFeed.size());
-  int64_t index = -1;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), index);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole ? index : -1;
+  return ParseWhole<int64_t>(text).value_or(-1);
 }
 
 Status CheckFed(const Graph& step) {
@@ -178,6 +175,15 @@ Status CheckFed(const Graph& step) {
       return InvalidArgument(
           fmt::format("{}: it must be fed; add it to the feeds ({})",
                       node->Describe(), node->location()));
+    }
+    // A step read from a file may say that there are any number.
+    const int updates = std::min(node->mutates(), node->num_inputs());
+    for (int i = 0; i < updates; ++i) {
+      const Node& updated = node->input(i).node();
+      if (!IsFeed(updated)) continue;
+      return InvalidArgument(fmt::format(
+          "feed of '{}': {} updates it, and what is fed cannot be updated ({})",
+          updated.origin(), node->Describe(), node->location()));
     }
   }
   return {};

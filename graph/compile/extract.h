@@ -16,14 +16,16 @@ namespace SLUICE_INTERNAL sluice {
 Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
                                            const StepRequest& request);
 
-// Which feed of the step a placeholder of it is; negative if it is none.
+// The index of the feed that a step's placeholder stands for; negative if it is
+// no feed.
 int64_t FeedIndex(const Node& node);
 
-// Every placeholder that is left must be one of the feeds.
+// Returns an error unless every placeholder that is left is one of the feeds,
+// and no node updates a feed.
 Status CheckFed(const Graph& step);
 
-// What is fed and fetched, in the order of the request; an error for indices
-// that no request can have given (a step may have been read from a file).
+// The types of the feeds and fetches, in the order of the request; an error for
+// indices that no request can have given (a step may come from a file).
 Result<std::vector<TensorType>> FeedTypes(const Graph& step);
 Result<std::vector<TensorType>> FetchTypes(const Graph& step);
 

@@ -1,5 +1,5 @@
-// What the files that count a GPU's launches (launches.h) share, and what they
-// have of each other. Not for others.
+// Helpers shared by the files that count a GPU's launches (launches.h), and
+// functions of one that another calls. Internal to them.
 #ifndef SLUICE_GRAPH_COMPILE_LAUNCH_PARTS_H_
 #define SLUICE_GRAPH_COMPILE_LAUNCH_PARTS_H_
 
@@ -15,7 +15,7 @@ namespace sluice {
 
 using Launches = std::vector<KernelLaunch>;
 
-// All of an input, or of an output.
+// All bytes of input i, or of output i, read and written so many times.
 inline Moved In(int i, int reads = 1, int writes = 0) {
   return {false, i, reads, writes};
 }
@@ -35,7 +35,7 @@ inline bool IsWhole(const Node& node, int64_t pack) {
 std::string Named(std::string_view kernel, DType dtype,
                   std::initializer_list<bool> flags);
 
-// Of normalisations (launches_norm.cc).
+// Count the launches of normalisations (launches_norm.cc).
 void CountBatchNorm(const Node& node, WorkKind kind, Launches* launches);
 void CountBatchNormBySums(const Node& node, WorkKind kind, Launches* launches);
 // Also BatchNormApply.

@@ -45,6 +45,16 @@ void Library(const Node& node, WorkKind kind, Launches* launches) {
   launches->push_back(Once(node, kind, std::string(kLibrary)));
 }
 
+// cuBLASLt is never asked for a ReLU, which is a kernel of ours behind it.
+void BiasedProduct(const Node& node, WorkKind kind, Launches* launches) {
+  Library(node, kind, launches);
+  if (!node.attrs().Bool("relu")) return;
+  const std::string_view t = DeviceTypeName(node.output_type(0).dtype);
+  launches->push_back({WorkKind::kElementwise,
+                       fmt::format("UnaryKernel<scalar::Relu, {}, {}>", t, t),
+                       {Out(0, 1, 1)}});
+}
+
 void Copied(const Node& node, WorkKind kind, Launches* launches) {
   launches->push_back({kind, std::string(kMemcpy), {In(0, 1)}});
   const int64_t written = static_cast<int64_t>(node.input(0).type().bytes());
@@ -287,7 +297,7 @@ constexpr OpLaunches kRows[] = {
     {"OhwiConv2DBackpropFilter", WorkKind::kFilterGradient, Library},
     {"MatMul", WorkKind::kProduct, Library},
     {"MatMulAdd", WorkKind::kProduct, Library},
-    {"MatMulBias", WorkKind::kProduct, Library},
+    {"MatMulBias", WorkKind::kProduct, BiasedProduct},
     {"BatchMatMul", WorkKind::kProduct, Library},
     {"BatchNorm", WorkKind::kBatchNorm, CountBatchNorm},
     {"BatchNormRelu", WorkKind::kBatchNorm, CountBatchNorm},

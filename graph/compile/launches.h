@@ -5,7 +5,8 @@
 // What our own kernels are said to do here is held against them in the
 // emulation: how many there are for every op (op_table_test), and the bytes of
 // those that move the most (traffic_test). Of cuDNN and cuBLASLt it is assumed
-// that they read every operand once, write the result once and launch once.
+// that they read every operand once, write the result once and launch once; a
+// ReLU behind cuBLASLt's product is a launch of ours.
 #ifndef SLUICE_GRAPH_COMPILE_LAUNCHES_H_
 #define SLUICE_GRAPH_COMPILE_LAUNCHES_H_
 
@@ -35,8 +36,7 @@ enum class WorkKind : uint8_t {
 inline constexpr int kWorkKinds = 11;
 std::string_view NameOf(WorkKind kind);  // "data_gradient"
 
-// The bytes of one of a node's tensors that a kernel moves: all of them, so
-// many times.
+// How often a kernel reads and writes all bytes of one of a node's tensors.
 struct Moved {
   bool result = false;  // an output, else an input
   int index = 0;
@@ -46,11 +46,12 @@ struct Moved {
 // A kernel, or a copy: one node of the graph that a step is captured as.
 struct KernelLaunch {
   WorkKind kind = WorkKind::kOther;
-  // As kernels/cuda/sass_limits.txt has it, if it does: "GradKernel<__half,
-  // true>"; else kLibrary, kMemcpy, or some name.
+  // The kernel's name in kernels/cuda/sass_limits.txt, if it is there:
+  // "GradKernel<__half, true>"; else kLibrary, kMemcpy, or some name.
   std::string kernel;
   std::vector<Moved> moved = {};
-  // Beyond that, such as of a filter that is brought into another layout.
+  // Bytes moved beside `moved`, such as for a filter that is brought into
+  // another layout.
   int64_t extra_bytes = 0;
   int64_t multiply_adds = 0;
 
@@ -59,7 +60,8 @@ struct KernelLaunch {
 inline constexpr std::string_view kLibrary = "library";
 inline constexpr std::string_view kMemcpy = "memcpy";
 
-// In their order; none for what runs nothing. Wants concrete shapes.
+// The launches of a node in their order; none if it runs nothing. Requires
+// concrete shapes.
 std::vector<KernelLaunch> LaunchesOf(const Node& node);
 
 }  // namespace sluice

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// What ExecutorMode::kAuto stands for in Plans made from now on, so that a
-// whole test suite can run checked.
+// Sets the mode that ExecutorMode::kAuto stands for in Plans made from now on,
+// so that a whole test suite can run checked.
 void SetAutoExecutor(ExecutorMode mode);
 
 // The worker's half: chooses and prepares kernels, decides which outputs take

@@ -29,8 +29,8 @@ struct MemoryPlan {
 // 2020, "Efficient Memory Management for Deep Neural Net Inference").
 MemoryPlan PlanMemory(const std::vector<BufferRequest>& requests);
 
-// Every buffer by itself, whatever its lifetime, with at least kAlignment bytes
-// before and behind it that are nobody's (Plan::checked).
+// Gives every buffer its own place, whatever its lifetime, with at least
+// kAlignment unused bytes before and behind it (Plan::checked).
 MemoryPlan PlanApart(const std::vector<BufferRequest>& requests);
 
 }  // namespace sluice

@@ -32,7 +32,8 @@ struct MemoryReport {
 
 MemoryReport DescribeMemory(const Plan& plan);
 
-// For people: the figures in lines, and the largest `most` of the live values.
+// The report as lines of text for people: its figures, and the `most` largest
+// of the live values.
 std::string ToText(const MemoryReport& report, int most = 20);
 
 }  // namespace sluice

@@ -12,12 +12,12 @@
 
 namespace sluice {
 
-// Of one part of a step. Tensors that come from other devices and are joined
-// along their first dimension, and nothing else, come right to their place in
-// what they make; rows that are only sent are sent from where they are.
+// The shared buffers of one part of a step. Tensors that are received only to
+// be joined along their first dimension are received in their place in the
+// result; rows that are only sent are sent from where they are.
 class PartBuffers {
  public:
-  // There are none.
+  // No buffers are shared.
   PartBuffers() = default;
   // `order`: the part's nodes, each after what it needs.
   explicit PartBuffers(const std::vector<Node*>& order);
@@ -26,14 +26,16 @@ class PartBuffers {
     Output whole;       // seen through views; no part itself
     size_t offset = 0;  // bytes
   };
-  // Null: the output, which is no view, has a buffer of its own.
+  // The place of `output`, which is no view, in another buffer; null if it has
+  // a buffer of its own.
   const Part* Find(const Output& output) const {
     const auto found = parts_.find(output);
     return found == parts_.end() ? nullptr : &found->second;
   }
-  // Whether no kernel runs for what is an instruction otherwise.
+  // Whether no kernel runs for `node`, though it would be an instruction
+  // otherwise.
   bool NeedsNone(const Node& node) const { return idle_.contains(&node); }
-  // The output whose buffer has the bytes, seen through views.
+  // The output whose buffer holds the bytes of `output`, seen through views.
   Output WholeOf(const Output& output) const;
 
  private:

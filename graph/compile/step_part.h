@@ -1,5 +1,5 @@
-// What one device does of a step: the master's half makes it, the worker's half
-// makes a Plan of it, and between them it can be text.
+// One device's part of a step: the master's half makes it, the worker's half
+// makes a Plan of it, and between them it can travel as text.
 #ifndef SLUICE_GRAPH_COMPILE_STEP_PART_H_
 #define SLUICE_GRAPH_COMPILE_STEP_PART_H_
 
@@ -27,18 +27,19 @@ struct StepSettings {
 struct StepPart {
   std::string device;
   uint64_t incarnation = 0;  // of the device that it was cut for; 0: any
-  // Of the whole step: how many tensors go from part to part, and the parts.
+  // For the whole step: how many tensors go from part to part, and how many
+  // parts there are.
   int edges = 0, parts = 1;
   StepSettings settings;
-  // Placed, of concrete shapes, in the order in which it runs. What is fed are
-  // placeholders (FeedIndex), what is fetched Fetch nodes; sends and receives
-  // have the numbers of their edges and the devices' incarnations.
+  // A placed graph of concrete shapes, in the order in which it runs. Feeds are
+  // placeholders (FeedIndex), fetches are Fetch nodes; sends and receives have
+  // the numbers of their edges and the devices' incarnations.
   std::unique_ptr<Graph> graph;
 };
 
-// A line of JSON, and the graph's text (graph/text/text.h) from the next line
-// on. Reads back to the same bits. What is read has been checked: it is legal,
-// its shapes are concrete, its feeds, fetches and edges have numbers.
+// A part as text: a line of JSON, then the graph's text (graph/text/text.h).
+// ParsePart restores the same bits and checks what it reads: the graph is
+// legal, its shapes are concrete, its feeds, fetches and edges have numbers.
 std::string PrintPart(const StepPart& part);
 Result<StepPart> ParsePart(std::string_view text);
 

@@ -11,7 +11,8 @@ Status CheckChannels(InferContext& c, int first, int last);
 // A vector over the channels of input 0.
 Shape Channels(InferContext& c);
 
-// Of a probe: variances, or others that are divided by or have roots taken.
+// A probe's input of positive values: a variance, or another operand that is
+// divided by or whose root is taken.
 constexpr ProbeInput Positive(Ints shape) {
   return {.shape = shape, .lo = 0.5, .hi = 2};
 }

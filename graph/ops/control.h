@@ -18,9 +18,9 @@ Operation Group(Graph& graph, const std::vector<Operation>& operations,
 // x itself, after `operations`.
 Output WithDependencies(const std::vector<Operation>& operations, Operand x);
 
-// The same value, as a node of its own.
+// x unchanged, as a node of its own.
 Output Identity(Operand x, const std::string& name = "identity");
-// The same value; no gradient flows through.
+// x unchanged; no gradient flows through.
 Output StopGradient(Operand x);
 
 }  // namespace sluice

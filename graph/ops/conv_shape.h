@@ -28,7 +28,7 @@ int64_t ConvMultiplyAdds(const Node& node);
 int64_t ConvInputMultiplyAdds(const Node& node);
 int64_t ConvFilterMultiplyAdds(const Node& node);
 
-// Of probes, with filters of either layout.
+// Attributes of probes, for filters of either layout.
 inline constexpr FixedList<AttrSetting, 8> kStrided = {{"strides", Ints{2, 1}},
                                                        {"groups", 2}};
 inline constexpr FixedList<AttrSetting, 8> kDilated = {

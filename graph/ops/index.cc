@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "graph/ops/array.h"
+#include "graph/ops/elementwise.h"
+#include "graph/ops/reduce.h"
 #include "graph/ops/shape.h"
+#include "graph/ops/slice.h"
 #include "graph/ops/tables.h"
 
 namespace sluice {
@@ -136,6 +140,36 @@ Status SumRowsShape(InferContext& c) {
   return {};
 }
 
+// x [n..., R...] of rows [n...] as [slices, R...].
+Output Flattened(const Output& x, const Output& rows) {
+  const int lead = rows.shape().rank();
+  if (lead == 1) return x;
+  if (!x.shape().concrete()) {
+    const Output others = Slice(ShapeOf(x), {lead}, {-1});
+    return Reshape(x, Concat({Reshape(Size(rows), {1}), others}, 0));
+  }
+  Shape flat{x.shape().elements(0, lead)};
+  for (int64_t d : x.shape().Slice(lead, x.shape().rank())) flat.push_back(d);
+  return Reshape(x, flat);
+}
+
+// Each slice was added to the first of its row, which is found by comparing all
+// with all. Those of no row were not.
+Outputs SumRowsGradient(const Node& node, const Outputs& dy) {
+  const Output rows = node.input(0), values = node.input(1);
+  const int64_t slices = rows.shape().elements();
+  const Output places = slices == kUnknown ? Range(0, Size(rows), 1)
+                                           : Range(node.graph(), slices);
+  const Output of_each = Reshape(rows, {-1});
+  const Output of_first = Reshape(node.output(0), {-1});
+  const Output same = Equal(ExpandDims(of_each, -1), of_first);
+  Output none = Less(of_each, 0);
+  const Output first = Select(none, 0, Sum(Select(same, places, 0), {-1}));
+  const Output sums = Gather(Flattened(dy[1], rows), first);
+  for (int i = 1; i < sums.shape().rank(); ++i) none = ExpandDims(none, -1);
+  return {Output(), ReshapeToShapeOf(Select(none, 0, sums), values)};
+}
+
 GatherOptions OptionsOf(const Node& node) {
   return {.axis = node.attrs().Int("axis"),
           .batch_dims = node.attrs().Int("batch_dims")};
@@ -236,7 +270,7 @@ constexpr OpDef kIndexOps[] = {
      .types = {{"T", kFloatDouble}, {"I", kIndex}},
      .attrs = {{"limit", AttrType::kInt}},
      .shape = SumRowsShape,
-     .gradient = NotDifferentiable,
+     .gradient = SumRowsGradient,
      .probes = {{.inputs = {{.shape = {2, 3}, .values = {5, 2, -1, 5, 0, 5}},
                             {.shape = {2, 3, 2}}},
                  .attrs = {{"limit", 6}}},

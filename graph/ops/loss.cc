@@ -319,12 +319,15 @@ Output SigmoidCrossEntropy(Operand logits, Operand labels) {
       .Add({"SigmoidCrossEntropy", {logits, labels}})
       .output(0);
 }
-void CheckTargets(std::string_view loss, const Operand& predictions,
-                  const Operand& targets) {
-  if (predictions.is_number() || targets.is_number()) return;
+Operand CheckTargets(std::string_view loss, const Operand& predictions,
+                     const Operand& targets) {
+  if (predictions.is_number() || targets.is_number()) return targets;
   const Shape& given = predictions.tensor().shape();
   const Shape& wanted = targets.tensor().shape();
-  if (wanted.scalar() || Compatible(given, wanted)) return;
+  if (wanted.scalar()) return targets;
+  if (Compatible(given, wanted)) {
+    return {EnsureShapeOf(targets, predictions.tensor()), targets.location()};
+  }
   throw Error(
       Code::kInvalidArgument,
       fmt::format("{}: predictions={} and targets={} must have one shape ({})",
@@ -333,8 +336,8 @@ void CheckTargets(std::string_view loss, const Operand& predictions,
 }
 
 Output MeanSquaredError(Operand predictions, Operand targets) {
-  CheckTargets("MeanSquaredError", predictions, targets);
-  return Mean(SquaredDifference(predictions, targets));
+  return Mean(SquaredDifference(
+      predictions, CheckTargets("MeanSquaredError", predictions, targets)));
 }
 Output L2Loss(Operand x) {
   return x.graph().Add({"L2Loss", {x}}).output(0);

@@ -19,8 +19,8 @@ struct CrossEntropyOptions {
 Output SoftmaxCrossEntropy(Operand logits, Operand labels,
                            const CrossEntropyOptions& options = {});
 
-// The same for one class per row: logits [..., classes] and int32 or int64
-// labels [...]. A label outside [0, classes) fails the step, named.
+// SoftmaxCrossEntropy for one class per row: logits [..., classes] and int32 or
+// int64 labels [...]. A label outside [0, classes) fails the step, named.
 Output SparseSoftmaxCrossEntropy(Operand logits, Operand labels,
                                  const CrossEntropyOptions& options = {});
 
@@ -28,11 +28,14 @@ Output SparseSoftmaxCrossEntropy(Operand logits, Operand labels,
 // -label * log(sigmoid(x)) - (1 - label) * log(1 - sigmoid(x)).
 Output SigmoidCrossEntropy(Operand logits, Operand labels);
 
-// Throws Error, in the name of `loss`, unless the two have one shape or the
-// target is a single number, which is every prediction's. [n,1] and [n] would
-// broadcast: each prediction would meet all targets.
-void CheckTargets(std::string_view loss, const Operand& predictions,
-                  const Operand& targets);
+// The targets, to be compared with the predictions. Throws Error, in the name
+// of `loss`, unless the two have one shape or the target is a single number,
+// which is every prediction's. [n,1] and [n] would broadcast: each prediction
+// would meet all targets. What is returned fails a step in which dimensions
+// that were not known differ.
+[[nodiscard]] Operand CheckTargets(std::string_view loss,
+                                   const Operand& predictions,
+                                   const Operand& targets);
 
 // The mean of the squared differences, a scalar; of CheckTargets' shapes.
 Output MeanSquaredError(Operand predictions, Operand targets);

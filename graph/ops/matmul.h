@@ -15,7 +15,7 @@ struct MatMulOptions {
 // [m,k] x [k,n] = [m,n]; with transposes the operands are [k,m], [n,k].
 Output MatMul(Operand a, Operand b, const MatMulOptions& options = {});
 
-// The same over the last two dimensions; the leading ones broadcast.
+// MatMul over the last two dimensions; the leading dimensions broadcast.
 Output BatchMatMul(Operand a, Operand b, const MatMulOptions& options = {});
 
 // x + bias along the last dimension: [..., n] + [n].

@@ -50,7 +50,7 @@ Output CumSum(Operand x, int64_t axis, const CumSumOptions& options = {});
 // x summed over the dimensions that broadcasting `shape` to x's shape would
 // repeat; has that shape.
 Output SumTo(Operand x, const ShapeOperand& shape);
-// The same for the shape of `like`: x itself where that is known to be equal.
+// SumTo the shape of `like`; x itself if the shapes are known to be equal.
 // Undoes broadcasting in gradients.
 Output SumToShapeOf(Operand x, Operand like);
 

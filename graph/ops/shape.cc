@@ -391,6 +391,12 @@ Output BroadcastToShapeOf(Operand x, const Output& like) {
   if (shape.concrete() && x.tensor().shape() == shape) return x.output();
   return BroadcastTo(x, ShapeOf(like));
 }
+Output EnsureShapeOf(Operand x, const Output& like) {
+  LocationScope location(x.graph(), x.location());
+  // The first fails where x is larger, the second where `like` is. Where
+  // neither is, passes drop both.
+  return BroadcastToShapeOf(BroadcastToShapeOf(x, like), x.tensor());
+}
 
 Output Fill(const ShapeOperand& shape, Operand value) {
   Graph& graph = value.graph();

@@ -28,14 +28,14 @@ class ShapeOperand {
   Output tensor_;  // empty when the dimensions are given
 };
 
-// The same elements in another shape. One dimension may be -1: what remains.
+// x's elements in another shape. One dimension may be -1: what remains.
 Output Reshape(Operand x, const ShapeOperand& shape);
 Output ReshapeToShapeOf(Operand x, const Output& like);
 
-// With a dimension of size 1 put in at `axis`, in [-rank - 1, rank].
+// x with a dimension of size 1 put in at `axis`, in [-rank - 1, rank].
 Output ExpandDims(Operand x, int64_t axis);
-// Without those dimensions, which must be of size 1; empty: all such, none of
-// which may be unknown.
+// x without the dimensions `axes`, which must be of size 1; empty: without all
+// of size 1, in which case no dimension may be unknown.
 Output Squeeze(Operand x, const std::vector<int64_t>& axes = {});
 
 // Output dimension i is input dimension permutation[i]; empty: reversed.
@@ -45,6 +45,10 @@ Output Transpose(Operand x, const std::vector<int64_t>& permutation = {});
 Output BroadcastTo(Operand x, const ShapeOperand& shape);
 // x itself where the shapes are known to be equal.
 Output BroadcastToShapeOf(Operand x, const Output& like);
+// x, whose shape must be like's: where dimensions that were not known turn out
+// to differ the step fails when it is prepared, also where they would
+// broadcast.
+Output EnsureShapeOf(Operand x, const Output& like);
 
 // Every element the scalar `value`.
 Output Fill(const ShapeOperand& shape, Operand value);

@@ -19,36 +19,38 @@ namespace sluice {
 struct DeviceDescription {
   std::string name;  // "/gpu:0"
   DeviceType type = DeviceType::kCpu;
-  // Another one each time that a device is opened: what was sent to the one
-  // before is not for it.
+  // A new number each time that a device is opened, so that it gets nothing
+  // that was sent to the one before.
   uint64_t incarnation = 0;
-  int64_t memory_bytes = 0;  // of its own; 0 where it uses the host's
+  int64_t memory_bytes = 0;  // of its own memory; 0 if it uses the host's
 
-  // Whether steps of others may write its variables while a step runs.
+  // Whether other steps may write the device's variables while a step runs.
   bool shares_variables = false;
 
-  // Whether it runs every op there is: it does not compute.
+  // Whether the device takes every op, since it does not compute.
   bool runs_all = false;
-  // The dtypes of each op's first operand (of an op without one, of its
-  // result) that it has kernels for.
+  // For each op the dtypes of its first operand (of its result, if it has no
+  // operand) that the device has kernels for.
   std::map<std::string, DTypeSet, std::less<>> kernels;
 
-  // Channels that convolutions in half precision want to be a multiple of.
+  // The number that channels of half-precision convolutions should be a
+  // multiple of.
   int64_t half_channels = 1;
-  // Whether its convolutions want filters OHWI, and would turn others.
+  // Whether the device's convolutions want OHWI filters, and would transpose
+  // others.
   bool filters_ohwi = false;
-  // Whether its convolutions in float16 can sum what they make in passing.
+  // Whether the device's float16 convolutions can also sum their outputs.
   bool half_sums = false;
   // The least elements of an elementwise node that are worth being fused. On a
   // CPU a node's fixed price is all there is below that, and a fused one has a
   // price too; on a GPU it is a launch, which fewer nodes save.
   int64_t least_fused_elements = 1024;
 
-  // A device of that kind, as far as its kind tells: no memory, no kernels.
-  // "/null:0" is planned for as a GPU.
+  // The description of a device as far as its kind tells: without memory and
+  // kernels. "/null:0" is planned for as a GPU.
   static DeviceDescription OfKind(const DeviceName& name);
 
-  // Whether it can run the node, or nothing has to be run.
+  // Whether the device can run the node, or the node runs nothing.
   bool Runs(const Node& node) const;
 
   // One line of JSON, and back; an error says what is wrong with the text.

@@ -20,8 +20,6 @@
 namespace sluice::passes {
 namespace {
 
-// So that a tile's values stay in the nearest cache.
-constexpr size_t kMostInputs = 12, kMostSteps = 48, kMostOutputs = 6;
 // Rows that make their sums little beside them.
 constexpr int64_t kLeastRows = 64;
 // Places between siblings in the order: farther ones would keep their operands
@@ -94,9 +92,9 @@ class Fuser {
   bool FitsInOneNode(const FusedCluster& a, const FusedCluster& b) const {
     return a.shape() == b.shape() && a.dtype() == b.dtype() &&
            a.root->device() == b.root->device() &&
-           a.inputs.size() + b.inputs.size() <= kMostInputs &&
-           a.steps.size() + b.steps.size() <= kMostSteps &&
-           a.outputs.size() + b.outputs.size() <= kMostOutputs &&
+           a.inputs.size() + b.inputs.size() <= kMostProgramInputs &&
+           a.steps.size() + b.steps.size() <= kMostProgramSteps &&
+           a.outputs.size() + b.outputs.size() <= kMostProgramOutputs &&
            LargeEnough(a);
   }
 
@@ -190,8 +188,7 @@ class Fuser {
     const Output value = sum.input(0);
     std::optional<FusedCluster> cluster = ClusterOf(value.node(), merger_);
     if (!cluster || !LargeEnough(*cluster) ||
-        cluster->inputs.size() > kMostInputs ||  // a long AddN alone
-        cluster->outputs.size() >= kMostOutputs) {
+        cluster->outputs.size() >= kMostProgramOutputs) {
       return;
     }
     std::vector<Node*> members = cluster->members;

@@ -1,6 +1,6 @@
 // Softmax cross entropy and its gradient with respect to the logits in one pass
 // over them. That works where the loss's own gradient does not depend on the
-// loss, as for a mean or a sum.
+// loss, as for a mean or a sum; for a square it does.
 #include "graph/passes/fuse_rules.h"
 
 namespace sluice::passes {
@@ -12,7 +12,8 @@ void FuseLoss(NodeMerger& merger, Node& loss, Fusions* done) {
     Node& user = *use.user;
     if (use.input == 2 && user.Is(loss.op().gradient_op) &&
         user.input(0) == loss.input(0) && user.input(1) == loss.input(1) &&
-        user.input(3) == loss.output(2) && user.attrs() == loss.attrs()) {
+        user.input(3) == loss.output(2) && &user.input(4).node() != &loss &&
+        user.attrs() == loss.attrs()) {
       gradient = &user;
     }
   }

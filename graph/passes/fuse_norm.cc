@@ -44,9 +44,14 @@ void FuseForward(NodeMerger& merger, Node& relu, Fusions* done) {
   if (before.node().Is("Add") && SameShapes(before.node())) {
     for (int i : {0, 1}) {
       const Output& normalized = before.node().input(i);
-      if (!IsNormalized(normalized) || !UsedOnce(merger, normalized)) continue;
+      const Output& other = before.node().input(1 - i);
+      // Statistics of a vector have its shape, and are made with it.
+      if (!IsNormalized(normalized) || !UsedOnce(merger, normalized) ||
+          &other.node() == &normalized.node()) {
+        continue;
+      }
       norm = &normalized.node();
-      addend = before.node().input(1 - i);
+      addend = other;
       members.insert(members.begin(), norm);
       break;
     }

@@ -25,10 +25,11 @@
 
 namespace sluice::passes {
 
-// By the name of the node that is left.
+// Fusions by the name of the node that is left.
 using Fusions = std::map<std::string, Fusion>;
 
-// Merges and notes it; a member that was merged before brings its own along.
+// Merges the members and records it in `done`; the record of a member that was
+// merged before becomes part of this one.
 inline void MergeAs(NodeMerger& merger, const std::vector<Node*>& members,
                     Node& root, const NodeMerger::Merged& merged,
                     int64_t bytes_saved, Fusions* done) {
@@ -53,12 +54,12 @@ inline int64_t BytesOf(const Output& output) {
   return static_cast<int64_t>(output.type().bytes());
 }
 
-// fuse_norm.cc: BatchNorm (+ Add) + Relu as one op that leaves one bit per
-// element for the gradient, which then needs y no more; and those gradients.
+// fuse_norm.cc: BatchNorm (+ Add) + Relu as one op that keeps one bit per
+// element for the gradient, which then does not need y; and their gradients.
 void FuseNorms(NodeMerger& merger, Fusions* done);
 
-// fuse_pool.cc: MaxPool leaves a byte per element for its gradient, which then
-// needs x and y no more.
+// fuse_pool.cc: MaxPool keeps a byte per element for its gradient, which then
+// does not need x and y.
 void FuseMaxPools(NodeMerger& merger, Fusions* done);
 
 // fuse_optimizer.cc: optimizer updates of many variables as one node.

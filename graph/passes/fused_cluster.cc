@@ -33,9 +33,12 @@ void Number(FusedCluster* cluster) {
   }
 }
 
-// Adds a node's steps; the value is the last one's. False if it cannot be.
-bool AddNode(Node& node, const NodeMerger& merger, DType dtype,
+// Adds a node's steps; the value is the last one's. False if it cannot be, as
+// where choices lie `within` each other deeper than a program is long: each
+// takes a step of it, and recursion follows them.
+bool AddNode(Node& node, const NodeMerger& merger, DType dtype, size_t within,
              FusedCluster* cluster) {
+  if (within == kMostProgramSteps) return false;
   const std::string name(node.op().ScalarFunction(node.attrs()));
   const FusedFunction* function = FindFusedFunction(name);
   if (function == nullptr) return false;
@@ -54,7 +57,7 @@ bool AddNode(Node& node, const NodeMerger& merger, DType dtype,
     Node& choice = input.node();
     if (input.dtype() != DType::kBool || merger.uses(choice).size() != 1 ||
         choice.device() != node.device() ||
-        !AddNode(choice, merger, dtype, cluster)) {
+        !AddNode(choice, merger, dtype, within + 1, cluster)) {
       return false;
     }
     operands.push_back(~static_cast<int>(cluster->steps.size() - 1));
@@ -118,7 +121,11 @@ std::optional<FusedCluster> ClusterOf(Node& node, const NodeMerger& merger) {
     }
     return cluster;
   }
-  if (!AddNode(node, merger, cluster.dtype(), &cluster)) return std::nullopt;
+  if (!AddNode(node, merger, cluster.dtype(), /*within=*/0, &cluster) ||
+      cluster.inputs.size() > kMostProgramInputs ||  // a long AddN alone
+      cluster.steps.size() > kMostProgramSteps) {    // one of many choices
+    return std::nullopt;
+  }
   Number(&cluster);
   cluster.outputs = {static_cast<int>(cluster.steps.size()) - 1};
   return cluster;

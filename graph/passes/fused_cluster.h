@@ -10,10 +10,10 @@
 
 namespace sluice::passes {
 
-// Over elements of one shape and floating dtype. Steps number values as a
-// FusedProgram does.
+// Elementwise nodes over one shape and floating dtype. Steps number values as
+// in a FusedProgram.
 struct FusedCluster {
-  Node* root = nullptr;        // whose outputs they are
+  Node* root = nullptr;        // the node that the outputs belong to
   std::vector<Node*> members;  // root included
   std::vector<Output> inputs;  // all different
   std::vector<FusedStep> steps;
@@ -21,7 +21,7 @@ struct FusedCluster {
 
   const Shape& shape() const { return root->output_type(0).shape; }
   DType dtype() const { return root->output_type(0).dtype; }
-  // Whether an input is read element by element: not repeated.
+  // Whether an input is read element by element rather than broadcast.
   bool ReadsWhole(const Output& input) const;
   FusedProgram Program() const;
   // How the merger makes it one node. Outputs of members other than the root
@@ -29,13 +29,13 @@ struct FusedCluster {
   NodeMerger::Merged AsNode() const;
 };
 
-// The cluster that a node is by itself: a Fused node, or one whose op is a
-// scalar function; comparisons that only choose for it are included. Nothing
-// for other nodes.
+// The cluster of a single node: a Fused node, or one whose op is a scalar
+// function, with the comparisons that only choose for it. nullopt for other
+// nodes, and if the cluster would exceed the limits of a program.
 std::optional<FusedCluster> ClusterOf(Node& node, const NodeMerger& merger);
 
-// `producer` and then `consumer` in one, with consumer's root. `kept`: the
-// outputs of producer that are wanted; they follow those of consumer.
+// Joins `producer` and `consumer` into one cluster, with consumer's root.
+// `kept`: the outputs of producer that stay outputs; they follow consumer's.
 FusedCluster Joined(const FusedCluster& producer, const FusedCluster& consumer,
                     const std::vector<int>& kept);
 

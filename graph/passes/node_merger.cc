@@ -212,6 +212,9 @@ void NodeMerger::Merge(const std::vector<Node*>& members, Node& root,
   }
   uses_[root.id()] = std::move(uses);
 
+  for (const Output& input : merged.inputs) {
+    SLUICE_CHECK(&input.node() != &root && !gone(input.node()));
+  }
   root.Become(*merged.op, merged.attrs, merged.inputs);
   root.set_output_types(merged.types);
   root.set_control_inputs({});

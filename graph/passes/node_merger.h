@@ -34,6 +34,8 @@ class NodeMerger {
   struct Merged {
     const OpDef* op = nullptr;
     Attributes attrs = {};
+    // Outputs of other nodes than the members. CanMerge does not check this,
+    // since it allows edges among the members.
     std::vector<Output> inputs = {};
     std::vector<TensorType> types = {};
     // Which output of the new node stands for an output of a member; those
@@ -57,7 +59,7 @@ class NodeMerger {
   bool gone(const Node& node) const { return gone_[node.id()] != 0; }
   // Where the node stands in the order.
   int place(const Node& node) const { return place_[node.id()]; }
-  // Operands that are this output.
+  // The uses of `output` as an operand.
   std::vector<Use> UsesOf(const Output& output) const;
 
   // Whether the members are on one device, no path leaves them and comes back,

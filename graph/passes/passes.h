@@ -26,7 +26,8 @@
 namespace SLUICE_INTERNAL sluice {
 namespace passes {
 
-// The values of a node whose operands have these; an error if it fails.
+// Computes a node's outputs from the values of its operands; an error if that
+// fails.
 using Fold = std::function<Result<std::vector<Tensor>>(
     const Node& node, const std::vector<Tensor>& inputs)>;
 
@@ -36,15 +37,15 @@ inline constexpr std::string_view kTargets = "_targets";
 // One graph per device, by device name.
 using Partitions = std::map<std::string, std::unique_ptr<Graph>>;
 
-// Legality of the IR: edges stay within the graph, no cycles, operand counts,
-// attributes, dtypes and shapes agree with the op's record, a start has one
-// wait and no other user, a send and its receive agree where both are here,
-// variables are updated only through Variable nodes, of what is there in part
-// (OpDef::counter) nobody reads more. Names the offending node.
+// Checks the legality of the IR: edges stay within the graph, there are no
+// cycles, operand counts, attributes, dtypes and shapes agree with the op's
+// record, a start has one wait and no other user, a send and its receive agree
+// if both are here, variables are updated only through Variable nodes, and no
+// node reads beyond counted rows (OpDef::counter). Errors name the node.
 // (That writes of one variable are ordered holds for steps, not for whole
 // graphs, which may hold alternatives: OrderVariables checks it.)
 Status Verify(const Graph& graph);
-// The same for the parts of one step; every send has one receive of its type.
+// Verify of each part of one step; and every send has one receive of its type.
 Status Verify(const Partitions& partitions);
 
 // Drops every node that neither a sink nor the kTargets node needs.
@@ -55,26 +56,26 @@ struct Seat {
   int64_t size = 1;
   int64_t rank = 0;
 };
-// By the group's name, which is empty for all of the job; of size 0 where there
-// is no such group.
+// Returns the seat in a group, by the group's name, "" for the whole job; of
+// size 0 if there is no such group.
 using WorkersIn = std::function<Seat(std::string_view group)>;
 
 // Fills in how many workers meet in each collective that leaves it open, and
-// which this one is where that is asked for; null: it is alone. An error names
-// a node of a group that there is not.
+// which of them this one is where an op asks (OpDef::asks_seat). Null: there is
+// one worker. An error names a node whose group does not exist.
 Status CountWorkers(Graph& graph, const WorkersIn& workers);
 
 // Runs inference again in topological order now that feed shapes are known,
 // and replaces nodes whose inputs are all constants by constants (results up
-// to `max_bytes` each; never stateful ops; none whose kernel fails). Afterwards
+// to 1 MiB each; never stateful ops; none whose kernel fails). Afterwards
 // every shape is concrete, or the error names the node whose shape is not and
 // why. Constants end up without control inputs: their users have them instead.
-Status Refine(Graph& graph, const Fold& fold, size_t max_bytes = 1 << 20);
+Status Refine(Graph& graph, const Fold& fold);
 
-// Makes a variable of each piece of those whose rows are on several devices
-// (graph/row_pieces.h), and of what reads and updates them, and of first
-// values, as many. Wants concrete shapes. An error names a node that does
-// something else with such a variable.
+// For variables whose rows are on several devices (graph/row_pieces.h), makes a
+// variable of each piece, and divides the nodes that read, update and
+// initialise them likewise. Requires concrete shapes. An error names a node
+// that does anything else with such a variable.
 Status SpreadVariables(Graph& graph);
 
 // Merges nodes that compute the same: same op, attributes, inputs, device and
@@ -104,50 +105,49 @@ Status Place(Graph& graph, const DeviceDescriptions& devices);
 // An error where there is no CPU, or a description names no kernels at all.
 Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices);
 
-// Moves what counts rows when the step runs, and what reads so many
-// (OpDef::counter), to a CPU, of its task where that has one, from devices that
-// have no kernel for it: the host has to know how many it sends.
+// Moves nodes that count rows when the step runs, and nodes that read counted
+// rows (OpDef::counter), from devices without a kernel for them to a CPU, of
+// the same task if it has one: the host must know how many rows it sends.
 Status CountOnCpu(Graph& graph, const DeviceDescriptions& devices);
 
 // Moves the collectives of accelerators to the first CPU, if there is one,
-// unless all of the step are on the device `meets_on`, have kernels there and
-// are of all workers: on its queue and on the host at a time they would have no
-// order. Empty: workers meet on the host alone.
+// unless all of the step's are on the device `meets_on`, have kernels there and
+// are of all workers: collectives both on a queue and on the host would have no
+// common order. `meets_on` empty: workers meet on the host alone.
 Status MeetOnCpu(Graph& graph, const DeviceDescriptions& devices,
                  const std::string& meets_on = {});
 
-// Puts what is fed and fetched on one device, wherever else it was placed.
+// Places all feeds and fetches on the device `home`, wherever they were placed.
 Status BringHome(Graph& graph, const std::string& home);
 
-// Whether these are a variable's own bytes. Who reads them, and when, is
-// settled by the control edges of the reader: it must not change.
+// Whether `output` is a variable's own buffer. Which nodes read it, and when,
+// is fixed by the readers' control edges, so passes must not change readers.
 inline bool IsVariable(const Output& output) {
   const Node& root = ViewRoot(output).node();
   return root.IsVariable() || root.mutates() > 0;
 }
 
-// Lets the nodes whose records say that it does them no harm (HalfRule) compute
-// in `half`, kFloat16 or kBFloat16, and puts a Cast wherever that and float32
-// meet. Only nodes of float32 change; variables, feeds and fetches keep their
-// dtypes. The rules are in precision.cc. Wants a placed graph where there
-// are several devices.
+// Lets the nodes whose records allow it (HalfRule) compute in `half`, kFloat16
+// or kBFloat16, and puts a Cast wherever half and float32 meet. Only nodes of
+// float32 change; variables, feeds and fetches keep their dtypes. The rules are
+// in precision.cc. Requires a placed graph if there are several devices.
 Status MixPrecision(Graph& graph, DType half);
 
-// Gives what convolutions read of images in half precision, and of their
-// filters, a fourth channel of zeros where there are three and the device likes
-// a multiple of four (half_channels). Results are the same to rounding. Wants a
-// placed graph and concrete shapes.
+// Pads the images that half-precision convolutions read, and their filters,
+// from three channels to four with zeros, if the device wants a multiple of
+// four (half_channels). Results are the same to rounding. Requires a placed
+// graph and concrete shapes.
 void PadChannels(Graph& graph, const DeviceDescriptions& devices,
                  const Fold& fold);
 
-// Gives convolutions filters OHWI where their device likes it (filters_ohwi),
-// and turns the gradients of these back, all of a step at once. The same bits.
-// Wants what Fuse leaves.
+// Gives convolutions OHWI filters if their device wants them (filters_ohwi),
+// and transposes the filters' gradients back, all of a step at once. Results
+// have the same bits. Requires a graph that Fuse has left.
 void TurnFilters(Graph& graph, const DeviceDescriptions& devices);
 
-// Lets convolutions in float16 sum what they make for the batch normalisations
-// behind them, where their device can (half_sums). Results are the same to
-// rounding. Wants what TurnFilters leaves.
+// Lets float16 convolutions also sum their outputs for the batch normalisations
+// behind them, if their device can (half_sums). Results are the same to
+// rounding. Requires a graph that TurnFilters has left.
 void FuseStatistics(Graph& graph, const DeviceDescriptions& devices);
 
 // Orders variable accesses: every write follows all reads of the old value, by
@@ -159,15 +159,15 @@ void FuseStatistics(Graph& graph, const DeviceDescriptions& devices);
 // devices.
 Status OrderVariables(Graph& graph);
 
-// Where workers meet, has every update of a variable wait for the last of the
-// step's collectives, so that a step that another worker did not live to see
-// has changed nothing here. An update that a collective waits for is an error.
+// Makes every update of a variable wait for the last of the step's collectives,
+// so that a step whose collectives another worker has not finished changes
+// nothing here. An update that a collective waits for is an error.
 Status CommitTogether(Graph& graph);
 
-// Nodes that Fuse made one.
+// A record of nodes that Fuse merged into one.
 struct Fusion {
-  std::string node;                 // whose name it has
-  std::string op;                   // what it is now
+  std::string node;                 // the name of the merged node
+  std::string op;                   // its op
   std::vector<std::string> merged;  // the nodes it stands for, itself included
   int64_t bytes_saved = 0;          // moved to and from memory, in each run
 };
@@ -177,8 +177,8 @@ struct Fusion {
 // rules are in fuse_rules.h. Runs on the whole placed graph of a step after
 // OrderVariables, so that every path there is counts when cycles are looked
 // for: those through other devices and those that keep a read before a write.
-// Nothing is merged across devices. Wants concrete shapes.
-// How small a node may be that is fused is the device's to say.
+// Nothing is merged across devices. Requires concrete shapes. Devices set the
+// least size of a node to fuse (DeviceDescription::least_fused_elements).
 std::vector<Fusion> Fuse(Graph& graph, const DeviceDescriptions& devices = {});
 
 // An order of all nodes that respects their dependencies and keeps few bytes
@@ -186,9 +186,9 @@ std::vector<Fusion> Fuse(Graph& graph, const DeviceDescriptions& devices = {});
 // allocate (optimizer updates, as soon as their gradient is there), then the
 // order of creation. Every partition follows the one order chosen here.
 std::vector<Node*> Schedule(const Graph& graph);
-// Collectives become a start and a wait each, between which others run. The
-// starts have how many of a group there are, so that workers whose steps have
-// others find that out at the first (`in_step`).
+// Splits each collective into a start and a wait, between which other nodes
+// run. The starts carry the number of collectives of their group in the step
+// (`in_step`), so that workers whose steps differ in it find out at the first.
 Status StartCollectives(Graph& graph);
 
 // One graph per device that has nodes, with a send and a receive on the
@@ -197,12 +197,11 @@ Status StartCollectives(Graph& graph);
 // are copied instead. Both starts stand right behind the producer, both waits
 // right before the first consumer, so that creation order in every part
 // restricts one topological order of the whole and parts run in that order
-// cannot deadlock. What is sent of variables that others may write meanwhile is
-// a copy. Of what has a counter the rows that are there are sent, and the first
-// tensor of that counter brings the count along. The edges have no numbers yet,
-// the devices no incarnations
-// (PartitionStep). Requires a placed graph; a device that is not described
-// shares no variables.
+// cannot deadlock. If other steps may write a variable meanwhile, a copy of it
+// is sent. Of a tensor with a counter only the counted rows are sent, and the
+// first tensor of that counter brings the count along. Edges get their numbers,
+// and devices their incarnations, later (PartitionStep). Requires a placed
+// graph; a device that is not described shares no variables.
 Partitions Partition(const Graph& graph,
                      const DeviceDescriptions& devices = {});
 

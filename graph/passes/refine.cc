@@ -12,14 +12,16 @@
 namespace sluice::passes {
 namespace {
 
+constexpr size_t kMostFoldedBytes = 1 << 20;
+
 bool IsConst(const Output& output) {
   return output.node().IsConstant();
 }
 
 class Refiner {
  public:
-  Refiner(Graph& graph, const passes::Fold& fold, size_t max_bytes)
-      : graph_(graph), fold_(fold), max_bytes_(max_bytes) {}
+  Refiner(Graph& graph, const passes::Fold& fold)
+      : graph_(graph), fold_(fold) {}
 
   Status Run() {
     const std::vector<Node*> order = graph_.TopologicalOrder();
@@ -134,7 +136,7 @@ class Refiner {
     }
     size_t bytes = 0;
     for (const TensorType& type : node.output_types()) bytes += type.bytes();
-    return bytes <= max_bytes_ &&
+    return bytes <= kMostFoldedBytes &&
            (op.shape_only ||
             std::all_of(node.inputs().begin(), node.inputs().end(), IsConst));
   }
@@ -175,7 +177,6 @@ class Refiner {
 
   Graph& graph_;
   const passes::Fold& fold_;
-  const size_t max_bytes_;
   std::map<Output, Output> replacements_;
   std::unordered_map<const Node*, std::vector<Node*>> given_up_;
   std::vector<Node*> new_order_;
@@ -184,9 +185,9 @@ class Refiner {
 
 }  // namespace
 
-Status Refine(Graph& graph, const Fold& fold, size_t max_bytes) {
+Status Refine(Graph& graph, const Fold& fold) {
   try {
-    return Refiner(graph, fold, max_bytes).Run();
+    return Refiner(graph, fold).Run();
   } catch (const Error& error) {
     return error.status();
   }

@@ -136,7 +136,7 @@ Output RowParts::PieceOf(const Node& user, int i, size_t piece) {
 Output RowParts::RowsOf(const Output& value, const RowPiece& piece,
                         const Node& user) {
   const std::vector<Node*>& writers = WritesBefore(value, user);
-  Output& rows = rows_[{value, piece.begin, writers}];
+  Output& rows = rows_[{value, piece.begin, piece.end, writers}];
   if (rows.valid()) return rows;
   const NameScope names(graph_, value.node().name());
   const Shape shape = WithRows(value.shape(), piece.end - piece.begin);

@@ -1,6 +1,6 @@
-// What SpreadVariables does by rows, piece by piece: the nodes that stand for
-// one, rows of what is whole, and wholes of what is in pieces. Internal to
-// graph/passes.
+// Helpers of SpreadVariables, which divides nodes by rows: the nodes that stand
+// for a divided one, rows of whole tensors, and tensors joined from pieces.
+// Internal to graph/passes.
 #ifndef SLUICE_GRAPH_PASSES_ROW_PARTS_H_
 #define SLUICE_GRAPH_PASSES_ROW_PARTS_H_
 
@@ -23,39 +23,41 @@ Node& AddPart(const Node& like, const OpDef& op, Attributes attrs,
               const std::string& device);
 
 // Whether operand 0 of a node is its output's shape, a constant, and its other
-// operands are scalars: its elements are alike, or drawn for their places.
+// operands are scalars, so that its elements are all equal or drawn by their
+// position.
 bool IsOfShape(const Node& node);
 
 Shape WithRows(Shape shape, int64_t rows);
 
-// Of a constant's value: a view, where Graph::Constant would copy it.
+// A constant of rows [begin, end) of `whole`, a constant's value: a view, where
+// Graph::Constant would copy.
 Output ConstantRows(Graph& graph, const Tensor& whole, int64_t begin,
                     int64_t end);
 
-// Nodes have to be visited in the order that it was made with, each being left
-// as it is.
+// The parts of divided nodes. Nodes must be visited in the order given to the
+// constructor, and each must stay as it is.
 class RowParts {
  public:
   RowParts(Graph& graph, const std::vector<Node*>& order);
 
   const RowDivision& division() const { return division_; }
 
-  // The nodes that stand for one that the division has, in the pieces' order.
+  // Set and Of: the nodes that stand for a divided node, in the pieces' order.
   void Set(const Node& node, std::vector<Node*> parts);
   const std::vector<Node*>& Of(const Node& node) const {
     return parts_.at(&node);
   }
 
-  // Makes them, of a node that is computed, or updates, element by element.
+  // Makes the parts of a node that computes or updates element by element.
   void Divide(const Node& node);
 
-  // Has a node that is done once wait for all parts of what it waits for, and
-  // read the whole of what it takes no pieces of: joined where the node is, and
-  // after the writes that it comes after.
+  // Makes a node that is done once wait for all parts of the nodes it waits
+  // for, and read the whole of operands that it takes no pieces of, joined on
+  // its device and after the writes that it comes after.
   void WantWholes(Node& node);
 
-  // The writes of a variable that its user waits for, in order. None of what
-  // was put in an operand's place.
+  // The writes of a variable that its user waits for, in order. Empty for an
+  // output that was put in an operand's place.
   const std::vector<Node*>& WritesBefore(const Output& read,
                                          const Node& user) const;
 
@@ -67,14 +69,15 @@ class RowParts {
 
   Graph& graph_;
   const RowDivision division_;
-  // Of who reads a variable: the writes that it comes after. As it was before
-  // parts took the place of these.
+  // By variable and reader: the writes that the reader comes after, from before
+  // parts took their place.
   std::map<std::pair<Output, const Node*>, std::vector<Node*>> before_;
   std::unordered_map<const Node*, std::vector<Node*>> parts_;
-  // By what they are of and the writes that they come after: wholes by their
-  // device, rows by the first one.
+  // Joined tensors by value, device and the writes that they come after; rows
+  // by value, begin, end and those writes.
   std::map<std::tuple<Output, std::string, std::vector<Node*>>, Output> wholes_;
-  std::map<std::tuple<Output, int64_t, std::vector<Node*>>, Output> rows_;
+  std::map<std::tuple<Output, int64_t, int64_t, std::vector<Node*>>, Output>
+      rows_;
 };
 
 }  // namespace sluice::passes

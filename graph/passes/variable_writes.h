@@ -1,5 +1,5 @@
-// Which writes of a variable a node comes after, for passes that put another
-// read in place of the node's: it has to wait for them as well.
+// Finds the writes of a variable that a node comes after, for passes that
+// replace the node's read by another, which must wait for them as well.
 #ifndef SLUICE_GRAPH_PASSES_VARIABLE_WRITES_H_
 #define SLUICE_GRAPH_PASSES_VARIABLE_WRITES_H_
 
@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// Stays true while nodes are added and operands replaced, as long as the nodes
-// that it was made of keep their dependencies on each other.
+// Stays valid while nodes are added and operands replaced, as long as the nodes
+// that it was made from keep their dependencies on each other.
 class VariableWrites {
  public:
   // `order`: a graph's nodes in an order that respects all edges.

@@ -1,5 +1,5 @@
-// What a session needs of the tasks of other processes that run parts of its
-// steps; dist/cluster/ has it.
+// The interface through which a session uses tasks of other processes, which
+// run parts of its steps; dist/cluster/ implements it.
 #ifndef SLUICE_GRAPH_SESSION_CLUSTER_H_
 #define SLUICE_GRAPH_SESSION_CLUSTER_H_
 
@@ -22,17 +22,17 @@ struct StepPart;  // graph/compile/step_part.h
 inline std::string TaskOf(const std::string& device) {
   return device.substr(0, device.rfind('/'));
 }
-// Whether a device is one of a session's own process: that is `task`
-// (SessionOptions::task), or where that is empty none.
+// Whether a device belongs to the session's own process, whose task is `task`
+// (SessionOptions::task, "" for a master). A device without a task always does.
 inline bool IsHere(const std::string& device, const std::string& task) {
   const std::string of = TaskOf(device);
   return of.empty() || of == task;
 }
 
-// What the parts of a run have in common, on whichever tasks.
+// What all parts of a run share, whichever tasks run them.
 struct RunOrder {
   RunKey key;
-  uint64_t step = 0;  // that keys randomness, with the replica
+  uint64_t step = 0;  // keys randomness, together with the replica
   uint32_t replica = 0;
   Rendezvous::TimePoint deadline = Rendezvous::TimePoint::max();
 };
@@ -46,35 +46,36 @@ class RunEnd {
   ~RunEnd() = default;
 };
 
-// The parts of one step on one task, which has them until this goes.
+// The parts of one step on one task, which keeps them until this object is
+// destroyed.
 class RemoteParts {
  public:
   virtual ~RemoteParts() = default;
-  // Has them run; `end` is told also where that cannot be, or the task is gone.
-  // Waits for nothing.
+  // Starts a run of the parts and does not wait. `end` is told when it is over,
+  // also if it could not start or the task is gone.
   virtual void Start(const RunOrder& order, RunEnd& end) = 0;
-  // The run has ended everywhere, with this status. After it nothing of this
-  // one is in flight.
+  // Tells the task that the run has ended everywhere, with `status`. Afterwards
+  // nothing of this run is in flight.
   virtual void Release(const RunKey& run, const Status& status) = 0;
 };
 
-// A session's part of the other tasks. Thread-safe. Errors name the task.
+// A session's connection to the other tasks. Thread-safe. Errors name the task.
 class ClusterSession {
  public:
   virtual ~ClusterSession() = default;
 
-  // Its keys and exchanges reach all of the tasks.
+  // The rendezvous whose keys and exchanges reach all of the tasks.
   virtual std::shared_ptr<Rendezvous> rendezvous() = 0;
-  // Looks for tasks that are gone and may have come back, and has tasks that
-  // have lost each other meet again. The number is another one when a device
-  // may have come back with another incarnation: parts must be registered anew.
-  // Quick while all are there.
+  // Looks for tasks that are gone and may have come back, and lets tasks that
+  // have lost each other meet again. Returns another number than before when a
+  // device may have come back with another incarnation: parts must then be
+  // registered anew. Quick while all tasks are there.
   virtual Result<uint64_t> Connect() = 0;
   // A DeviceDescription's text (graph/passes/device_description.h) for each of
   // the devices that were asked for, in that order, as of the last Connect.
   virtual std::vector<std::string> Descriptions() const = 0;
-  // Parts, all of one task's devices, which `device` is one of. They are as
-  // texts where they travel.
+  // Registers parts of a step, all of them for devices of the task that
+  // `device` belongs to. They travel as text.
   virtual Result<std::unique_ptr<RemoteParts>> Register(
       const std::string& device, const std::vector<const StepPart*>& parts) = 0;
 
@@ -86,7 +87,7 @@ class ClusterSession {
                        const Tensor& value) = 0;
   virtual Result<bool> IsInitialized(const std::string& device,
                                      const std::string& variable) = 0;
-  // Rows from `begin` on of one that has a value.
+  // Reads or writes rows from `begin` on of a variable that has a value.
   virtual Result<Tensor> ReadRows(const std::string& device,
                                   const std::string& variable,
                                   int64_t /*begin*/, int64_t /*count*/) {
@@ -99,46 +100,47 @@ class ClusterSession {
   }
 };
 
-// Tasks that can be reached. Thread-safe.
+// The tasks that a session may use. Thread-safe.
 class Cluster {
  public:
   virtual ~Cluster() = default;
   struct Request {
     std::vector<std::string> devices;  // of other tasks, whole names
-    // Of the session's own devices, their descriptions as texts, too.
+    // The session's own devices: incarnations, and descriptions as text.
     std::vector<uint64_t> incarnations;
     std::vector<std::string> descriptions;
     int concurrent_runs = 1;
-    // As SessionOptions has it; "": variables live as long as their tasks.
+    // SessionOptions::container; "": variables live as long as their tasks.
     std::string container;
   };
   // kNotFound for a device of a task that is not known.
   virtual Result<std::unique_ptr<ClusterSession>> Open(
       const Request& request) = 0;
-  // What a task, by its name, says to that. Waits for it; kUnimplemented where
-  // it is not made for questions, and for one that is Lost its end.
+  // Sends `text` to a task, by the task's name, and waits for the answer.
+  // kUnimplemented if the task does not answer questions; for a task that is
+  // Lost, the error that ended it.
   virtual Result<std::string> Ask(const std::string& task,
                                   const std::string& text) = 0;
-  // Has a task note what its devices run from now on, for whichever sessions,
-  // for this one: until EndTrace, or the end of the connection. One at a time:
-  // what it has noted so far is dropped.
+  // Lets a task record for this process what its devices run from now on, for
+  // any session, until EndTrace or the end of the connection. One trace at a
+  // time: what the task has recorded so far is dropped.
   virtual Status BeginTrace(const std::string& task) {
     return Unimplemented(task + " does not trace");
   }
-  // What it has noted, as a Chrome trace (engine/runtime/trace.h) by its own
-  // clock. kFailedPrecondition where it notes nothing for this one.
+  // The task's recording as a Chrome trace (engine/runtime/trace.h), by the
+  // task's own clock. kFailedPrecondition if it records none for this process.
   virtual Result<std::string> EndTrace(const std::string& task) {
     return Unimplemented(task + " does not trace");
   }
-  // For how long some receive or send of its sessions' steps has waited for
-  // another task so far, as Collective::seconds has it.
+  // Seconds during which a receive or send of the sessions' steps has waited
+  // for another task so far, as for Collective::seconds.
   virtual double seconds() const { return 0; }
-  // Why a task that was there is gone; ok while all are that were reached.
-  // Waits for nothing.
+  // Why a task that was reached before is gone; ok while none is. Does not
+  // wait.
   virtual Status Lost() { return {}; }
-  // One try to reach a task, which may have come back: has it end what this one
-  // had there through connections that are lost, down to the last instruction,
-  // and forgets that it was gone.
+  // Tries once to reach a task that may have come back. On success the task has
+  // ended all that this process ran there through lost connections, down to the
+  // last instruction, and no longer counts as gone.
   virtual Status Renew(const std::string& task) {
     return Unimplemented(task + " is not looked for again");
   }

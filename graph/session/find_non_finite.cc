@@ -1,6 +1,7 @@
 #include "graph/session/find_non_finite.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/session/session_state.h"
@@ -47,34 +48,46 @@ std::string Session::FindNonFinite(const std::vector<Feed>& feeds,
                 "what is not finite cannot be looked for in a session with "
                 "other tasks' devices");
   }
+  for (const auto& device : impl_->devices) {
+    if (!device->variables().shared()) continue;
+    throw Error(Code::kFailedPrecondition,
+                "what is not finite cannot be looked for while others may use "
+                "the variables: the session has a container or concurrent "
+                "runs");
+  }
+  std::vector<FeedShape> shapes;
+  std::vector<Tensor> values;
+  for (const Feed& feed : feeds) {
+    shapes.push_back({feed.output, feed.value.shape()});
+    values.push_back(feed.value);
+  }
+  const PreparedStep prepared = Prepare(shapes, fetches);
+  std::vector<Tensor> results = prepared.MakeFetches();
+
+  // Of the only lane: what others do would be lost with what is put back.
+  const Lanes::Turn turn(impl_->lanes);
   std::vector<Saved> saved;
-  {
-    const Lanes::AllTurns alone(impl_->lanes);
-    for (const auto& device : impl_->devices) {
-      if (device->variables().shared()) {
-        throw Error(Code::kFailedPrecondition,
-                    "what is not finite cannot be looked for while others may "
-                    "use the variables: the session has a container or "
-                    "concurrent runs");
-      }
-      for (Variable* variable : device->variables().All()) {
-        if (!variable->initialized) continue;
-        saved.push_back(
-            {variable, device->memory(),
-             device->memory().Download(variable->value).ValueOrThrow()});
-      }
+  for (const auto& device : impl_->devices) {
+    for (Variable* variable : device->variables().All()) {
+      if (!variable->initialized) continue;
+      saved.push_back(
+          {variable, device->memory(),
+           device->memory().Download(variable->value).ValueOrThrow()});
     }
   }
   // What is wrong before the step begins comes first.
   for (const auto& [variable, memory, value] : saved) {
     if (!AllFinite(value)) return variable->name;
   }
-  const uint64_t step_before = step();
   FiniteCheck check;
+  const auto observe = [&](Observer* observer) {
+    MutexLock lock(impl_->mutex);
+    return std::exchange(impl_->observer, observer);
+  };
+  Observer* const before = observe(&check);
   const auto put_back = [&] {
-    set_step(step_before);
-    const Lanes::AllTurns alone(impl_->lanes);
-    // The step may have given first values, and have made variables.
+    observe(before);
+    // The step may have given first values.
     for (const auto& device : impl_->devices) {
       for (Variable* variable : device->variables().All()) {
         variable->initialized = false;
@@ -86,7 +99,8 @@ std::string Session::FindNonFinite(const std::vector<Feed>& feeds,
     }
   };
   try {
-    EndedBy(check, *this, [&] { Run(feeds, fetches); });
+    const Status status = prepared.impl_->RunIn(turn.lane(), values, results);
+    if (check.node().empty()) ThrowIfError(status);
   } catch (...) {
     put_back();
     throw;

@@ -1,4 +1,4 @@
-// Steps run under a look for what is not finite.
+// Runs steps while checking for values that are not finite.
 #ifndef SLUICE_GRAPH_SESSION_FIND_NON_FINITE_H_
 #define SLUICE_GRAPH_SESSION_FIND_NON_FINITE_H_
 
@@ -9,9 +9,9 @@
 
 namespace sluice {
 
-// Calls `steps`, which runs steps of the session, with `check` in the place of
-// its observer. Whether the check ended them; all else that `steps` throws goes
-// to the caller.
+// Calls `steps`, which runs steps of the session, with `check` in place of the
+// session's observer. Returns whether the check ended them; any other exception
+// of `steps` goes to the caller.
 bool EndedBy(FiniteCheck& check, Session& session,
              const std::function<void()>& steps);
 

@@ -1,5 +1,5 @@
-// Where the runs of a session take place: so many may be under way at once,
-// each in a lane of its own; more wait for their turn.
+// The lanes in which a session's runs take place: as many runs as there are
+// lanes may be under way at once, each in its own; more wait for their turn.
 //
 // A run keeps its lane, and with it its arenas, from its turn to its end, also
 // while it waits for another process: what it has computed cannot move. It
@@ -27,8 +27,8 @@
 
 namespace sluice {
 
-// What one run needs for itself. Its index and `stop` are anybody's; the rest
-// is for who has taken it.
+// What one run needs for itself. Any thread may use `index` and `stop`; the
+// rest is for the thread that has taken the lane.
 struct Lane {
   int index = 0;
   std::map<const Device*, std::unique_ptr<Arena>> arenas;
@@ -42,17 +42,17 @@ class Lanes {
   void Open(int count, const std::vector<std::unique_ptr<Device>>& devices);
   int count() const { return static_cast<int>(lanes_.size()); }
   const Lane& lane(int index) const { return *lanes_[index]; }
-  // Ends the runs under way.
+  // Ends the runs under way, with `status`.
   void Stop(const Status& status);
-  // If that is under way.
+  // Ends `run` if it is under way.
   void Stop(const RunKey& run, const Status& status);
 
-  // Waits for the turn of a place in the line, the last or, where others give
-  // them out, that one of 0, 1, 2, ...: until those before it have had theirs
-  // and a lane is free. It is given back by any thread.
+  // Waits in line for a lane: until all earlier places have had their turn and
+  // a lane is free. The place is the last in the line or, if the caller numbers
+  // places 0, 1, 2, ..., `place`. Any thread may give the lane back.
   Lane& Take() EXCLUDES(mutex_);
   Lane& Take(uint64_t place) EXCLUDES(mutex_);
-  // Null where it would wait.
+  // Take() without waiting: null where it would wait.
   Lane* TryTake() EXCLUDES(mutex_);
   void Give(const Lane& lane) EXCLUDES(mutex_);
 
@@ -66,15 +66,15 @@ class Lanes {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
     Lane& lane() const { return *lane_; }
-    // The lane is now given back by others.
+    // Leaves it to others to give the lane back.
     void Release() { lane_ = nullptr; }
 
    private:
     Lanes& lanes_;
     Lane* lane_;
   };
-  // Holds all of them, so that no run is under way; goes before those that wait
-  // for one. Not for who holds a turn.
+  // Holds all lanes for a scope, so that no run is under way; goes before those
+  // that wait for one lane. The caller must not hold a Turn.
   class AllTurns {
    public:
     explicit AllTurns(Lanes& lanes) : lanes_(lanes) { lanes_.TakeAll(); }
@@ -98,7 +98,7 @@ class Lanes {
   Mutex mutex_;
   CondVar changed_;
   std::vector<bool> taken_ GUARDED_BY(mutex_);  // parallel to lanes_
-  uint64_t next_place_ GUARDED_BY(mutex_) = 0;  // that Take gives out
+  uint64_t next_place_ GUARDED_BY(mutex_) = 0;  // the next that Take gives out
   uint64_t next_turn_ GUARDED_BY(mutex_) = 0;   // the place whose turn it is
   int want_all_ GUARDED_BY(mutex_) = 0;
 };

@@ -31,31 +31,31 @@ class PartSession {
     std::shared_ptr<Rendezvous> rendezvous;
   };
   static Result<std::unique_ptr<PartSession>> Open(const Options& options);
-  // Ends the runs under way and waits for their parts; what they are the ends
-  // of is told before.
+  // Ends the runs under way and waits for their parts. Each run's RunEnd is
+  // told before.
   ~PartSession();
 
   DeviceDescriptions Describe() const;
-  // The parts of one step on these devices (graph/compile/step_part.h), made
-  // ready. kFailedPrecondition for those of other incarnations,
-  // kResourceExhausted where the session has as many steps as it may. The
-  // number is the master's, another one each time.
+  // Prepares the parts of one step on these devices
+  // (graph/compile/step_part.h). kFailedPrecondition for a part of another
+  // incarnation, kResourceExhausted if the session has as many steps as it may.
+  // The master chooses `number`, a new one each time.
   Status Register(uint64_t number, const std::vector<std::string>& parts);
   void Drop(uint64_t number);  // once its runs are over
   // Begins a run; waits for nothing. On error `end` is not told.
   Status Start(uint64_t number, const RunOrder& order, RunEnd& end);
   // Ends a run, if it is under way, wherever its parts are.
   void Stop(const RunKey& run, const Status& status);
-  // Told of what runs that begin from now on compute; null: nobody is. It must
+  // Sets the observer of runs that begin from now on; null: none. It must
   // outlive the session: runs under way keep theirs, and are not waited for.
   void SetObserver(Observer* observer);
 
-  // As ClusterSession has them.
+  // As the functions of ClusterSession.
   Result<Tensor> Read(const std::string& device, const std::string& variable);
   Status Write(const std::string& device, const std::string& variable,
                const Tensor& value);
-  // Of one that has a value: kFailedPrecondition where it has none,
-  // kInvalidArgument where there are no such rows.
+  // Rows from `begin` on of a variable. kFailedPrecondition if it has no value,
+  // kInvalidArgument if it has no such rows.
   Result<Tensor> ReadRows(const std::string& device,
                           const std::string& variable, int64_t begin,
                           int64_t count);

@@ -43,6 +43,9 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
   for (const FeedShape& feed : request.feeds) {
     feed_names.push_back(feed.output.name());
   }
+  for (const Output& fetch : request.fetches) {
+    fetch_names.push_back(fetch.name());
+  }
   for (const BuiltStep::Part& part : built.parts) {
     queued = queued || (part.device->accelerator() != nullptr &&
                         !part.device->variables().shared());
@@ -70,6 +73,7 @@ std::unique_ptr<PreparedStep::Impl::Frame> PreparedStep::Impl::MakeFrame(
   MakeParts(*frame);
   frame->feeds.resize(feed_types.size());
   frame->kept.resize(feed_types.size());
+  frame->by_address.reserve(fetch_types.size());
   for (Begun& run : frame->runs) {
     run.values.resize(fetch_types.size());
     run.fetches.resize(fetch_types.size());
@@ -151,12 +155,33 @@ Status PreparedStep::Impl::CheckOperands(std::span<const Tensor> feed_values,
   return {};
 }
 
+// Of those in the order of their addresses, neighbours overlap if any do.
+Status PreparedStep::Impl::CheckApart(
+    Frame& frame, std::span<const Tensor> fetch_values) const {
+  auto& fetches = frame.by_address;
+  fetches.clear();
+  for (size_t i = 0; i < fetch_values.size(); ++i) {
+    if (!fetches_here[i] || fetch_values[i].bytes() == 0) continue;
+    fetches.emplace_back(reinterpret_cast<uintptr_t>(fetch_values[i].raw()), i);
+  }
+  std::sort(fetches.begin(), fetches.end());
+  for (size_t i = 1; i < fetches.size(); ++i) {
+    const auto& [address, fetch] = fetches[i - 1];
+    const auto& [next_address, next] = fetches[i];
+    if (next_address - address >= fetch_values[fetch].bytes()) continue;
+    return InvalidArgument(fmt::format("fetches '{}' and '{}' share memory",
+                                       fetch_names[fetch], fetch_names[next]));
+  }
+  return {};
+}
+
 Status PreparedStep::Impl::BeginRun(Lane& lane, Frame& frame,
                                     std::span<const Tensor> feed_values,
                                     std::span<Tensor> fetch_values,
                                     const std::optional<RunOrder>& order,
                                     int parts_here) {
   SLUICE_RETURN_IF_ERROR(CheckOperands(feed_values, fetch_values));
+  SLUICE_RETURN_IF_ERROR(CheckApart(frame, fetch_values));
   // One that was prepared before it was; others are not prepared.
   if (updates && session.is_frozen) {
     return FailedPrecondition(
@@ -261,10 +286,16 @@ Status PreparedStep::Impl::Run(std::span<const Tensor> feed_values,
                                std::span<Tensor> fetch_values,
                                std::optional<RunOrder> order) {
   const Lanes::Turn turn(session.lanes);
-  SLUICE_ASSIGN_OR_RETURN(Frame * frame, FrameOf(turn.lane()));
-  SLUICE_ASSIGN_OR_RETURN(
-      const uint64_t run,
-      StartIn(turn.lane(), *frame, feed_values, fetch_values, order));
+  return RunIn(turn.lane(), feed_values, fetch_values, order);
+}
+
+Status PreparedStep::Impl::RunIn(Lane& lane,
+                                 std::span<const Tensor> feed_values,
+                                 std::span<Tensor> fetch_values,
+                                 const std::optional<RunOrder>& order) {
+  SLUICE_ASSIGN_OR_RETURN(Frame * frame, FrameOf(lane));
+  SLUICE_ASSIGN_OR_RETURN(const uint64_t run, StartIn(lane, *frame, feed_values,
+                                                      fetch_values, order));
   return fetch_values.empty() ? Status() : WaitIn(*frame, run);
 }
 

@@ -120,21 +120,27 @@ std::vector<OwnMemory> Session::Impl::OwnMemories() const {
 Result<std::shared_ptr<PreparedStep::Impl>> Session::Impl::Cache(
     const StepRequest& request) {
   SLUICE_RETURN_IF_ERROR(Reconnect());
+  // Nodes of another graph have the same ids. ExtractStep refuses these, so
+  // that no step with -1 is ever cached.
+  const auto id_of = [&](const auto& handle) -> int64_t {
+    const bool ours = handle.valid() && &handle.node().graph() == &graph;
+    return ours ? handle.node().id() : -1;
+  };
   Key key = {static_cast<int64_t>(graph.version())};
   for (const FeedShape& feed : request.feeds) {
-    key.push_back(feed.output.valid() ? feed.output.node().id() : -1);
+    key.push_back(id_of(feed.output));
     key.push_back(feed.output.index());
     key.insert(key.end(), feed.shape.begin(), feed.shape.end());
     key.push_back(-2);
   }
   key.push_back(-3);
   for (const Output& fetch : request.fetches) {
-    key.push_back(fetch.valid() ? fetch.node().id() : -1);
+    key.push_back(id_of(fetch));
     key.push_back(fetch.index());
   }
   key.push_back(-3);
   for (const Operation& target : request.targets) {
-    key.push_back(target.valid() ? target.node().id() : -1);
+    key.push_back(id_of(target));
   }
   if (auto it = cache_index.find(key); it != cache_index.end()) {
     cache.splice(cache.begin(), cache, it->second);

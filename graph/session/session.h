@@ -36,17 +36,17 @@ struct SessionOptions {
   // virtual CPUs with variables and memory of their own that share the
   // process's threads; "/gpu:N" are CUDA devices; "/null:0" is planned
   // for as a GPU but does not compute. "/job:worker/task:1/cpu:0" is a device
-  // of another process, of `cluster`; what is fed and fetched is then on the
-  // first of this one's own devices, to which a "/cpu:0" is added where there
-  // is none among those that are named. So it is to GPUs that read tables whose
-  // rows are on several devices.
+  // of another process, of `cluster`; feeds and fetches are then on the first
+  // of this process's own devices, and if none is named a "/cpu:0" is added.
+  // One is also added to GPUs that read tables whose rows are on several
+  // devices.
   std::vector<std::string> devices = {"/cpu:0"};
-  // Whether "/gpu:N" may be one GPU for several N, so that what is meant for
-  // several can be tried on one.
+  // Whether "/gpu:N" may be the same GPU for several N, so that a program for
+  // several GPUs can be tried on one.
   bool share_accelerators = false;
-  // Whether what a device has no kernel for goes to the first CPU among the
-  // devices, or to a "/cpu:0" that is added to them, at the price of sending
-  // tensors across. Otherwise it is an error that names the op.
+  // Whether a node that its device has no kernel for goes to the first CPU
+  // among the devices, or to a "/cpu:0" added to them, at the price of sending
+  // tensors across. Otherwise such a node is an error that names the op.
   bool soft_placement = false;
   uint64_t seed = 1;
   bool deterministic = false;  // the same bits for any number of threads
@@ -61,55 +61,55 @@ struct SessionOptions {
   // measured. See passes::FuseStatistics.
   bool fuse_statistics = false;
   int plan_cache_size = 64;  // least recently used plans are dropped
-  // Of one step, on an accelerator of adding its work; 0: none.
+  // The deadline of one step (on an accelerator, of adding its work to the
+  // queue); 0: none.
   std::chrono::milliseconds deadline{0};
   // Sessions of this process with the same container (not "") and a device of
-  // the same name have that device's variables in common, by name, while one of
-  // them lives; see Variable (engine/variable_store.h) for what a step may rely
-  // on meanwhile. On a GPU they add their work to one queue, and Run and Start
-  // return when it is done: what it found wrong is that run's error.
+  // the same name share that device's variables, by name, while one of them
+  // lives; see Variable (engine/variable_store.h) for what a step may rely on
+  // meanwhile. On a GPU they add their work to one queue, and Run and Start
+  // return when it is done, with the error that it found.
   std::string container = {};
-  // How many runs may be under way at the same time, each with memory of its
-  // own for intermediate values and with kernels of its own, also what these
-  // keep; more wait for their turn. With more than one they share the variables
-  // as the sessions of a container do, on a GPU its queue, too.
+  // How many runs may be under way at the same time; more wait for their turn.
+  // Each has its own memory for intermediate values and its own kernels with
+  // what they keep. If more than one, runs share the variables, and a GPU's
+  // queue, as the sessions of a container do.
   int concurrent_runs = 1;
   // How tensors get from device to device (engine/runtime/rendezvous.h); null:
   // within this process.
   std::shared_ptr<Rendezvous> rendezvous = nullptr;
-  // The workers whose steps this session's meet (AllReduce); all of them run
-  // the same steps in the same order. Its rank is the replica that keys the
-  // randomness of steps, but for first values. Null: there is one worker. Not
-  // with concurrent runs. A collective under way ends before Cancel and the
-  // deadline do.
+  // The workers whose steps meet this session's (AllReduce); all of them run
+  // the same steps in the same order. The rank is the replica that keys the
+  // randomness of steps, but not of first values. Null: there is one worker.
+  // Excludes concurrent runs. Cancel and the deadline take effect only after a
+  // collective that is under way has ended.
   std::shared_ptr<Collective> collective = nullptr;
-  // The tasks whose devices are named above; their variables outlive the
-  // session, and others may have them, too (with a container: while one session
-  // has that). A task that is gone is an error that names it, of the runs that
-  // need it; one that has come back has no values, and steps must be prepared
-  // anew. Not with a rendezvous of the caller's, FindNonFinite or Freeze; a
-  // collective is of what this process computes alone. An observer sees this
-  // process's part alone, not those of the other tasks.
+  // The tasks whose devices are named above. Their variables outlive the
+  // session, and other sessions may use them, too (with a container: while one
+  // session has that). Runs that need a task that is gone return an error that
+  // names it; a task that has come back has no values, and steps must be
+  // prepared anew. Excludes a rendezvous of the caller's, FindNonFinite and
+  // Freeze. Collectives and observers see only what this process computes.
   std::shared_ptr<Cluster> cluster = nullptr;
   // With a cluster of peers (dist/cluster/peers.h): which of its tasks this
-  // process is, such as "/job:worker/task:1". Its devices then have its name,
-  // too, and all peers name the same ones in the same order, run the same steps
-  // in the same order and give variables the same values; each computes what is
-  // on its own devices. What is fed and fetched stays where it is used and
-  // made: of a far variable there is nothing to read, and what is written to it
-  // is left to the peer that has it. Empty: this is a master, and no task.
+  // process is, such as "/job:worker/task:1". Its devices then are named with
+  // the task, too. All peers name the same devices in the same order, run the
+  // same steps in the same order and give variables the same values; each
+  // computes what is on its own devices. Feeds and fetches stay where they are
+  // used and made: a peer's variable cannot be read here, and a write to it is
+  // left to that peer. Empty: this process is a master, and no task.
   std::string task = {};
 };
 
-// What a step is fed: an output and its value.
+// A feed of a step: an output and its value.
 struct Feed {
   Output output;
   Tensor value;
 };
-// Figures of a prepared step.
+// Statistics of a prepared step.
 struct StepInfo {
   int64_t nodes = 0;             // instructions over all devices
-  size_t arena_bytes = 0;        // the largest arena it needs on any device
+  size_t arena_bytes = 0;        // the largest that the step needs on a device
   size_t arena_lower_bound = 0;  // largest sum of live bytes at any time
   size_t constant_bytes = 0;
   // On an accelerator, why the step is not replayed as a whole but in pieces or
@@ -122,14 +122,14 @@ struct StepInfo {
     int64_t nodes = 0;
   };
   std::vector<Pass> passes;
-  // Who computes each node: "onednn", "cudnn", "own"; "" on a device that only
-  // plans. `refused` says why a better kernel could not be made for it.
+  // The kernel provider of each node: "onednn", "cudnn", "own"; "" on a device
+  // that only plans. `refused` says why a better kernel could not be made.
   struct Provider {
     std::string node, op, provider, refused;
   };
   std::vector<Provider> providers;
-  // By op and provider, how many nodes; and a line for each that a better
-  // kernel refused.
+  // The number of nodes by op and provider; and a line for each node for which
+  // a better kernel could not be made.
   std::map<std::string, std::map<std::string, int>> ProviderCounts() const;
   std::vector<std::string> Refusals() const;
   // On "/gpu:N", and on "/null:0", which is planned for as one: the kernels and
@@ -138,7 +138,7 @@ struct StepInfo {
   struct Launch {
     std::string kind;    // "convolution", "batch_norm_grad", ...
     std::string kernel;  // its name in our sources, or "library"
-    int64_t bytes = 0;   // that it reads and writes
+    int64_t bytes = 0;   // read and written
     int64_t multiply_adds = 0;
   };
   std::vector<Launch> launches;
@@ -154,30 +154,30 @@ class PreparedStep {
   bool valid() const { return impl_ != nullptr; }
 
   // Feeds and fetches in the order given to Prepare. Each fetch must have the
-  // dtype and shape of fetch_types(); it is overwritten. Throws Error. On an
-  // accelerator a run without fetches returns before its work is done, and
-  // what fails then is thrown by a later call.
+  // dtype and shape of fetch_types(); it is overwritten. No two may share
+  // memory, of the same output neither; a fetch and a feed may. Throws Error.
+  // On an accelerator a run without fetches returns before its work is done,
+  // and what fails then is thrown by a later call.
   void Run(std::span<const Tensor> feeds, std::span<Tensor> fetches);
   // As Run, but returns the error.
   Status TryRun(std::span<const Tensor> feeds, std::span<Tensor> fetches);
-  // Begins a run. On an accelerator it is then under way: runs happen in the
-  // order they were started, and two of a step can be under way; starting a
-  // third waits for the first. On the host it is where tensors go from device
-  // to device by a rendezvous that holds no thread (Rendezvous::tells), beside
-  // others in the order of none: as many as the session has concurrent runs,
-  // one more waits. `feeds` may be reused at once, `fetches` are written when
-  // it has been waited for. Throws Error, also that of an earlier run that
-  // nobody has waited for.
+  // Begins a run. On an accelerator it is under way on return: runs happen in
+  // the order in which they were started, and two of a step can be under way;
+  // starting a third waits for the first. On the host a run is under way on
+  // return only if tensors go from device to device by a rendezvous that holds
+  // no thread (Rendezvous::tells): as many runs as the session has concurrent
+  // runs, in no order; one more waits. `feeds` may be reused at once, `fetches`
+  // are written when the run has been waited for. Throws Error, also that of an
+  // earlier run that nobody has waited for.
   PendingRun Start(std::span<const Tensor> feeds, std::span<Tensor> fetches);
-  // The same as a given replica, in place of the session's; of a step without
-  // targets, which advances no counter.
+  // Begins a run as the given replica in place of the session's. Only for a
+  // step without targets, which advances no counter.
   PendingRun Start(std::span<const Tensor> feeds, std::span<Tensor> fetches,
                    uint32_t replica);
 
   const std::vector<TensorType>& fetch_types() const;
-  // Tensors that fit Run's fetches; of those that peers have
-  // (SessionOptions::task) there is none, and a feed that peers alone use may
-  // be left out, too.
+  // Tensors that fit Run's fetches; an empty one for a fetch that peers have
+  // (SessionOptions::task). A feed that only peers use may be empty, too.
   std::vector<Tensor> MakeFetches() const;
   StepInfo info() const;
 
@@ -196,7 +196,7 @@ class PendingRun {
  public:
   PendingRun() = default;
   bool valid() const { return step_ != nullptr; }
-  // Whether Wait would have to wait, for all that is known.
+  // Whether Wait would have to wait, as far as is known.
   bool under_way() const;
   // Returns when the run has ended and its fetches are written; meanwhile, on
   // an accelerator, the session's other calls wait, too. Throws Error if it
@@ -221,8 +221,8 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Gives every variable its first value (again), for all sessions that share
-  // it. With `only`, just those.
+  // Gives every variable, or those in `only`, its first value (again), for all
+  // sessions that share it.
   void Initialize();
   void Initialize(const std::vector<Output>& only);
 
@@ -240,65 +240,71 @@ class Session {
                        const std::vector<Output>& fetches,
                        const std::vector<Operation>& targets = {});
 
-  // Variables by handle. Writing checks dtype and shape and copies; reading
-  // copies, into the memory of `value` where that is of the variable's type, so
-  // that tensors which share it see it. Throws Error for uninitialised or
-  // unknown ones, and where another session has made it of another type.
+  // Read and write variables by handle. Writing checks dtype and shape and
+  // copies. Reading copies, into the buffer of `value` if that has the
+  // variable's type, so that tensors which share the buffer change, too. Throws
+  // Error for an uninitialised or unknown variable, and for one that another
+  // session has made with another type.
   Tensor Read(const Output& variable) const;
   void Read(const Output& variable, Tensor* value) const;
   void Write(const Output& variable, const Tensor& value);
   bool IsInitialized(const Output& variable) const;
-  // Rows from `begin` on, as many as `rows` has, of a variable that has a
-  // value; of one whose rows are on several devices (graph/row_pieces.h) no
-  // more of it is anywhere at a time. Throws Error where there are none such.
+  // Read and write rows from `begin` on, as many as `rows` has, of a variable
+  // that has a value. If its rows are on several devices (graph/row_pieces.h)
+  // no more of them are in one place at a time. Throws Error if there are no
+  // such rows.
   void ReadRows(const Output& variable, int64_t begin, Tensor* rows) const;
   void WriteRows(const Output& variable, int64_t begin, const Tensor& rows);
-  // For how long steps that go on by themselves (PreparedStep::Start) have kept
-  // some thread of this process: not while all of them wait for other devices.
+  // Seconds during which steps that go on after PreparedStep::Start has
+  // returned have kept some thread of this process; time in which all of them
+  // wait for other devices does not count.
   double busy_seconds() const;
-  // Whether it can be read here: not where another peer has it
+  // Whether a variable can be read here; false if another peer has it
   // (SessionOptions::task).
   bool CanRead(const Output& variable) const;
 
   // For inference: variables keep their present values for good, and steps
   // prepared from now on take them as constants, so that batch normalisation
   // folds into convolutions and kernels prepare their weights once. Writes, and
-  // steps that update variables, are errors from then on. Of a variable that
-  // other sessions write, steps have the value at which one first needed it.
+  // steps that update variables, are errors from then on. If other sessions
+  // write a variable, all steps use the value it had when one first needed it.
   void Freeze();
 
   // The global step that keys randomness. Each run with targets uses the
-  // current value and increments it as it begins; if it fails, the number is
-  // given back, unless another run has begun since. So of several at the same
-  // time each uses another. A trainer sets it on resume.
+  // current value and increments it as it begins, so that runs at the same time
+  // use different ones; a run that fails gives its number back, unless another
+  // has begun since. A trainer sets it on resume.
   uint64_t step() const;
   void set_step(uint64_t step);
-  // The replica that keys it from now on, in place of the collective's rank.
+  // Sets the replica that keys randomness from now on, in place of the
+  // collective's rank.
   void set_replica(uint32_t replica);
 
   // Aborts the steps in flight, if any, with kCancelled, also those that wait
-  // for other processes. From any thread. What
-  // an accelerator was given to do is done.
+  // for other processes. May be called from any thread. Work already in an
+  // accelerator's queue is completed.
   void Cancel();
 
-  // Told of every kernel run from now on; null: none. Not owned. A step with an
-  // observer is slower. Returns the one before.
+  // Sets the observer, which is told of every kernel run from now on; null:
+  // none. Not owned. A step with an observer is slower. Returns the previous
+  // observer.
   Observer* SetObserver(Observer* observer);
 
   // The first node, in schedule order, whose output holds a NaN or an infinity
   // when the step is run with these feeds; variables and the step's number are
-  // left unchanged. Empty when all are finite. An error where others may change
-  // the variables, and if the step fails for another reason.
+  // left unchanged, and the session's other calls wait. Empty when all are
+  // finite. An error where others may change the variables, and if the step
+  // fails for another reason.
   std::string FindNonFinite(const std::vector<Feed>& feeds,
                             const std::vector<Output>& fetches);
 
   const SessionOptions& options() const;
-  // Bytes of variables, and of the arenas, over all runs and devices of this
-  // process.
+  // Bytes of the variables, and of the arenas of all runs, over all devices of
+  // this process.
   size_t variable_bytes() const;
   size_t arena_bytes() const;
-  // What can still be allocated on the accelerator that has least; nothing
-  // where all devices are in the host's memory.
+  // Bytes that can still be allocated on the accelerator with the least left;
+  // nullopt if all devices use the host's memory.
   std::optional<size_t> available_accelerator_bytes() const;
 
   struct Impl;

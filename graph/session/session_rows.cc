@@ -82,9 +82,7 @@ Device* Session::Impl::HereOf(const RowPiece& piece) const {
 
 void Session::ReadRows(const Output& variable, int64_t begin,
                        Tensor* rows) const {
-  if (!variable.valid() || !variable.node().IsVariable()) {
-    (void)impl_->Find(variable);  // throws
-  }
+  Impl::RequireVariable(variable);
   CheckRows(variable, begin, *rows);
   const std::string& name = variable.node().origin();
   ForOverlaps(
@@ -121,9 +119,7 @@ void Session::ReadRows(const Output& variable, int64_t begin,
 
 void Session::WriteRows(const Output& variable, int64_t begin,
                         const Tensor& rows) {
-  if (!variable.valid() || !variable.node().IsVariable()) {
-    (void)impl_->Find(variable);  // throws
-  }
+  Impl::RequireVariable(variable);
   CheckRows(variable, begin, rows);
   const std::string& name = variable.node().origin();
   ForOverlaps(impl_->PiecesOf(variable), begin, rows.shape()[0],

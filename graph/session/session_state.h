@@ -5,11 +5,13 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/runtime/busy_clock.h"
@@ -31,8 +33,8 @@ inline TensorType TensorTypeOf(const Tensor& tensor) {
   return {tensor.dtype(), tensor.shape()};
 }
 
-// A device's variable that has a value; and a view of rows of it, of
-// kInvalidArgument where there are none such.
+// WithRows: a device's variable that has a value. RowsIn: a view of rows of
+// such a value; kInvalidArgument if there are no such rows.
 Result<Variable*> WithRows(Device& home, const std::string& variable);
 Result<Tensor> RowsIn(const Tensor& value, const std::string& variable,
                       int64_t begin, int64_t count);
@@ -41,17 +43,18 @@ struct Session::Impl {
   const Graph& graph;
   SessionOptions options;
   std::vector<std::unique_ptr<Device>> devices;
-  std::shared_ptr<Rendezvous> rendezvous;   // may hold what is the devices'
+  std::shared_ptr<Rendezvous> rendezvous;   // may hold memory of the devices
   std::unique_ptr<ClusterSession> cluster;  // null: no other task has a part
 
   BusyClock busy;  // while parts run that give their thread back to wait
 
-  // For the parts of runs but for those that a caller's thread runs.
+  // Runs the parts of runs that no caller's thread runs.
   StepThreads threads;
 
-  // A lane is held while a step runs and, where the session has its devices to
-  // itself (OwnTurn), while one is prepared and variables are touched. There is
-  // but one then, which keeps all of this apart. Taken before the mutexes.
+  // A lane is held while a step runs. A session that does not share its devices
+  // has one lane, which it also holds while it prepares a step or touches
+  // variables (OwnTurn), so that these exclude each other. Taken before the
+  // mutexes.
   mutable Lanes lanes;
 
   mutable Mutex mutex;
@@ -73,8 +76,9 @@ struct Session::Impl {
   std::map<Key, std::list<Cached>::iterator> cache_index
       GUARDED_BY(cache_mutex);
   uint64_t generation GUARDED_BY(cache_mutex) = 0;  // ClusterSession::Connect
-  // No longer cached but in somebody's hands. They end here, since an
-  // accelerator of the session's own is only touched by who holds the lane.
+  // Steps that are no longer cached but still used by a caller. They are
+  // destroyed here, since only the holder of the lane may touch an accelerator
+  // of the session's own.
   std::vector<std::shared_ptr<PreparedStep::Impl>> retired
       GUARDED_BY(cache_mutex);
 
@@ -84,32 +88,37 @@ struct Session::Impl {
   }
   Result<std::shared_ptr<PreparedStep::Impl>> Cache(const StepRequest& request)
       REQUIRES(cache_mutex);
-  // Throws where it is frozen: `variable` cannot be written.
+  // Throws Error if the session is frozen, so that `variable` cannot be
+  // written.
   void RequireNotFrozen(const Output& variable) const;
   // Takes the least recently used step out of the cache.
   void Retire() REQUIRES(cache_mutex);
-  // Of the devices that are not in the host's memory.
+  // The memories of the devices that do not use the host's.
   std::vector<OwnMemory> OwnMemories() const;
-  // Opens what devices of other tasks there are among the options'.
+  // Opens a ClusterSession for the options' devices of other tasks, if any.
   void OpenCluster();
-  // Forgets steps that were made for devices that are no more.
+  // Forgets steps that were prepared for devices that no longer exist.
   Status Reconnect() REQUIRES(cache_mutex);
-  // The device that a variable is on, if that is another task's; else empty.
+  // The device of a variable if another task has it; else "".
   std::string FarHomeOf(const Output& variable) const;
-  // Where a variable of the graph lives, and it, if it has been made.
+  // Throws Error for an Output that is no variable of the graph.
+  static void RequireVariable(const Output& variable);
+  // A variable of the graph, null if it has not been made, and its device.
   struct Found {
     Variable* variable;
     Device* home;
   };
   Found Find(const Output& variable) const;
-  // Of a variable whose rows are spread; the first, of any, too: it is its own
-  // piece. The device of a piece, if that is this process's; else null.
+  // For variables whose rows are spread over devices. PiecesOf takes any
+  // variable; another is its own single piece. HereOf is a piece's device if
+  // this process has it; else null.
   std::vector<RowPiece> PiecesOf(const Output& variable) const;
   Device* HereOf(const RowPiece& piece) const;
   void WritePieces(const Output& variable, const Tensor& value);
   bool HavePieces(const Output& variable) const;
-  // What a step begins with. One that `counts` gets a number that no other does
-  // but after GiveBack, which a failed one's is, unless a later one has begun.
+  // What a run begins with. A run that `counts` gets a step number of its own.
+  // GiveBack returns the number of a failed run, to be used again, unless a
+  // later run has begun.
   struct Beginning {
     uint64_t step;
     uint32_t replica;
@@ -117,12 +126,12 @@ struct Session::Impl {
   };
   Beginning Begin(bool counts) EXCLUDES(mutex);
   void GiveBack(uint64_t step) EXCLUDES(mutex);
-  // Makes threads for a run in that lane, whose caller runs some parts itself.
+  // Makes threads for a run in `lane`, whose caller runs `mine` parts itself.
   Status ReserveThreads(const Lane& lane, int mine);
 };
 
-// A turn where a session has its devices to itself, variables without locks of
-// their own among them. Where it shares them there is no need of one.
+// Holds a lane for a scope if the session does not share its devices, whose
+// variables then have no locks. If it shares them no lane is needed.
 class OwnTurn {
  public:
   explicit OwnTurn(const Session::Impl& session) {
@@ -140,7 +149,8 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
     Plan plan;
     std::unique_ptr<Executor> executor;
   };
-  // What one thread runs: one device's, or several accelerators' as a group.
+  // What one thread runs: the executor of one device, or those of several
+  // accelerators as a group.
   struct Part final : StepThreads::Part {
     Frame& frame;
     std::vector<Executor*> executors;
@@ -149,8 +159,8 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
     bool joined = false;                   // at the rendezvous
 
     explicit Part(Frame& f) : frame(f) {}
-    // Goes on with the run: to its end, which an error may have brought about,
-    // or, false, until `waker` is woken, unless that is null.
+    // Goes on with the run. Returns true at its end, also after an error, and
+    // false if it must wait for `waker` to be woken; never if `waker` is null.
     bool GoOn(Waker* waker);
     bool Resume() override { return GoOn(this); }
     void Ended() override;
@@ -158,21 +168,21 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
    private:
     bool Begin();
   };
-  // What another task's parts of the run have come to.
+  // Receives the outcome of another task's parts of the run.
   struct FarEnd final : RunEnd {
     Frame* frame = nullptr;
     void Ended(const Status& status) override;
   };
-  // A run that was begun, in the slot that its number gives.
+  // A run that was begun, in the slot given by its number.
   struct Begun {
     uint64_t number = 0;
     bool under_way = false;
-    Status status;               // of the run when it no longer is
+    Status status;               // of the run, once it is not under way
     std::vector<Tensor> values;  // keep what `fetches` points to
     std::vector<void*> fetches;
   };
-  // What the runs of one lane use. Kernels and pointers into an arena are not
-  // for two at a time, so each lane has Plans of its own.
+  // What the runs of one lane use. Two runs at a time cannot share kernels or
+  // pointers into an arena, so each lane has Plans of its own.
   struct Frame {
     Impl& step;
     std::vector<std::unique_ptr<DevicePart>> on_devices;  // pointed to
@@ -192,13 +202,16 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
     RunEnd* told = nullptr;   // of a run that another task has ordered
 
     std::vector<Tensor> kept;  // copies of feeds (TakeFeeds), once needed
-    // Keeps this until the end of a run that goes on when Start has returned.
+    // Addresses and indices of fetches (CheckApart).
+    std::vector<std::pair<uintptr_t, size_t>> by_address;
+    // Keeps the step alive until the end of a run that goes on after Start has
+    // returned.
     std::shared_ptr<Impl> keeper;
 
     Mutex mutex;
     CondVar changed;
     int left GUARDED_BY(mutex) = 0;  // parts in the session's threads
-    // The last run that went on so: how manieth it is, and what became of it.
+    // The last run that went on after Start: its ordinal, and its outcome.
     uint64_t started GUARDED_BY(mutex) = 0;
     bool under_way GUARDED_BY(mutex) = false;
     bool told_caller GUARDED_BY(mutex) = false;
@@ -215,39 +228,43 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   std::vector<bool> feeds_here, fetches_here;  // in these parts
   std::vector<passes::PassReport> passes;
   std::vector<StepInfo::Launch> launches;
-  std::vector<std::string> feed_names;
+  std::vector<std::string> feed_names, fetch_names;
   int edges = 0;         // tensors that go from part to part
   bool counts = false;   // whether a run advances the step counter
-  bool updates = false;  // whether one writes to variables
-  // Whether a run may end later than Run and Start return: on an accelerator
-  // that the session has to itself.
+  bool updates = false;  // whether a run writes to variables
+  // Whether a run may end after Run and Start have returned: on an accelerator
+  // that the session does not share.
   bool queued = false;
-  // Whether a run goes on when Start has returned. Otherwise, without `queued`,
-  // it is over then.
+  // Whether a run goes on, in the session's threads, after Start has returned.
+  // If neither this nor `queued`, it is over when Start returns.
   bool goes_on = false;
-  // By lane, each touched by who holds it; made when a lane first runs the
-  // step, but for the first, which is there from the beginning.
+  // By lane; only the holder of a lane touches its frame. A frame is made when
+  // its lane first runs the step; the first exists from the beginning.
   std::vector<std::unique_ptr<Frame>> frames;
 
   Impl(Session::Impl& s, BuiltStep built, const StepRequest& request);
-  // A whole run; begins one, whose number is returned; ends one. A run at a
-  // given step, or with an order of another's (whose key is not 0), leaves the
-  // session's step counter alone. Each takes a lane.
+  // Run does a whole run; Start begins one and returns its number; Wait ends
+  // one. Each takes a lane. A run with an order, for a given step or from
+  // another task (whose key is not 0), leaves the session's step counter alone.
   Status Run(std::span<const Tensor> feed_values,
              std::span<Tensor> fetch_values,
              std::optional<RunOrder> order = std::nullopt);
+  // Run in a lane that the caller holds.
+  Status RunIn(Lane& lane, std::span<const Tensor> feed_values,
+               std::span<Tensor> fetch_values,
+               const std::optional<RunOrder>& order = std::nullopt);
   Result<uint64_t> Start(std::span<const Tensor> feed_values,
                          std::span<Tensor> fetch_values,
                          std::optional<uint32_t> replica = std::nullopt);
   Status Wait(uint64_t number);
   bool UnderWay(uint64_t number);
-  // Gives other tasks their parts. Before the first run.
+  // Registers other tasks' parts with them. Call it before the first run.
   Status RegisterRemotes(const std::vector<StepPart>& parts);
-  // As another task orders; without feeds and fetches. Waits for nothing: an
-  // error where no lane is free. Otherwise `end` is told.
+  // Starts a run that another task orders, without feeds and fetches. Does not
+  // wait: returns an error if no lane is free; else `end` is told the outcome.
   Status StartOrdered(const RunOrder& order, RunEnd& end);
-  // Whether runs may need the rendezvous; of peers all, which number them alike
-  // whoever has parts.
+  // Whether runs may need the rendezvous. With peers all do, since all peers
+  // must number the runs alike, whichever have parts.
   bool meets_others() const {
     return edges > 0 || !remotes.empty() || !session.options.task.empty();
   }
@@ -261,20 +278,22 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
                            std::span<const Tensor> feed_values,
                            std::span<Tensor> fetch_values,
                            const std::optional<RunOrder>& order);
-  // Who calls these holds the lane. After BeginRun come the parts, each to its
-  // end, and EndRun, which returns the run's number.
+  // The caller of these must hold the lane. After BeginRun the parts run, each
+  // to its end, and then EndRun returns the run's number.
   Status BeginRun(Lane& lane, Frame& frame, std::span<const Tensor> feed_values,
                   std::span<Tensor> fetch_values,
                   const std::optional<RunOrder>& order, int parts_here);
-  // Feeds are read where they are, but for copies of those that share memory
-  // with a fetch, which may be written before they are read for the last time.
-  // `copy_all`: the caller has all back while the run goes on.
+  // Sets the run's feeds. They are read in place, but copied if they share
+  // memory with a fetch, which may be written before the feed is read for the
+  // last time. `copy_all`: copies all, since the caller may reuse them while
+  // the run goes on.
   Status TakeFeeds(Frame& frame, std::span<const Tensor> feed_values,
                    std::span<const Tensor> fetch_values, bool copy_all);
   void StartParts(Frame& frame, size_t begin);
   void RunParts(Frame& frame);
   Result<uint64_t> EndRun(Frame& frame);
-  // A run that goes on, in a turn that is kept till its end.
+  // Starts a run that goes on after Start has returned; it keeps `turn` until
+  // its end.
   Result<uint64_t> StartAlone(Lanes::Turn& turn, Frame& frame,
                               std::span<const Tensor> feed_values,
                               std::span<Tensor> fetch_values,
@@ -284,6 +303,9 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   Status WaitIn(Frame& frame, uint64_t number);
   Status CheckOperands(std::span<const Tensor> feed_values,
                        std::span<Tensor> fetch_values) const;
+  // Returns kInvalidArgument if two fetches, whose types were checked, share
+  // memory.
+  Status CheckApart(Frame& frame, std::span<const Tensor> fetch_values) const;
 };
 
 }  // namespace sluice

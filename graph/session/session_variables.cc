@@ -8,12 +8,15 @@
 
 namespace sluice {
 
+void Session::Impl::RequireVariable(const Output& variable) {
+  if (variable.valid() && variable.node().IsVariable()) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("'{}' is not a variable",
+                          variable.valid() ? variable.name() : ""));
+}
+
 Session::Impl::Found Session::Impl::Find(const Output& variable) const {
-  if (!variable.valid() || !variable.node().IsVariable()) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("'{}' is not a variable",
-                            variable.valid() ? variable.name() : ""));
-  }
+  RequireVariable(variable);
   Device& home = HomeOf(variable.node(), devices);
   return {FindVariable(variable.node(), home).ValueOrThrow(), &home};
 }
@@ -73,6 +76,7 @@ void Session::Impl::RequireNotFrozen(const Output& variable) const {
 }
 
 void Session::Write(const Output& variable, const Tensor& value) {
+  Impl::RequireVariable(variable);
   const OwnTurn turn(*impl_);
   MutexLock lock(impl_->cache_mutex);  // so that nobody freezes it meanwhile
   impl_->RequireNotFrozen(variable);
@@ -83,7 +87,7 @@ void Session::Write(const Output& variable, const Tensor& value) {
                             variable.name(), variable.type().ToString(),
                             TensorTypeOf(value).ToString()));
   };
-  if (variable.valid() && SpreadsRows(variable.node())) {
+  if (SpreadsRows(variable.node())) {
     check();
     return impl_->WritePieces(variable, value);
   }

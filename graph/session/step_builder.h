@@ -24,28 +24,29 @@ struct BuiltStep {
     Plan plan;
   };
   std::vector<Part> parts;
-  std::vector<StepPart> cut;     // what they were made of
-  std::vector<StepPart> remote;  // those for other tasks' devices
+  std::vector<StepPart> cut;     // from which `parts` were made
+  std::vector<StepPart> remote;  // for other tasks' devices
   int edges = 0;                 // tensors that go from part to part
   std::vector<TensorType> feed_types;
   std::vector<TensorType> fetch_types;
-  // Those that `parts` have: all but where peers have some.
+  // Which feeds and fetches `parts` have: all, unless peers have some.
   std::vector<bool> feeds_here, fetches_here;
   std::vector<passes::PassReport> passes;
   std::vector<StepInfo::Launch> launches;
 };
 
 // Both halves in one process: cuts a step as ExtractStep returns it
-// (PartitionStep) and makes a Plan of each part (Compile). With `cluster`,
-// unless null, which has the devices of other tasks among options.devices,
-// their parts are left as they are, and what is fed and fetched is on this
-// one's first; of peers (SessionOptions::task) each keeps its own.
+// (PartitionStep) and makes a Plan of each part (Compile). If `cluster` is not
+// null, parts for other tasks' devices among options.devices are not compiled,
+// and feeds and fetches are on this process's first device; with peers
+// (SessionOptions::task) each keeps its own.
 Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step,
                            const std::vector<std::unique_ptr<Device>>& devices,
                            const SessionOptions& options,
                            const ClusterSession* cluster = nullptr);
 
-// The second half. A part for a device that is not among them is an error.
+// The second half: makes a Plan of each part. A part for a device that is not
+// among `devices` is an error.
 Result<std::vector<BuiltStep::Part>> CompileParts(
     const std::vector<StepPart>& cut,
     const std::vector<std::unique_ptr<Device>>& devices);
@@ -53,12 +54,12 @@ Result<std::vector<BuiltStep::Part>> CompileParts(
 // Where a variable lives: on the device that it asks for, or the first (Place).
 Device& HomeOf(const Node& variable,
                const std::vector<std::unique_ptr<Device>>& devices);
-// The variable on a device; null when there is none. One of another type, which
-// another session has made, is an error that says both.
+// The variable on its device; null if it has not been made. If another session
+// has made it with another type, the error says both types.
 Result<Variable*> FindVariable(const Node& variable, Device& home);
 
-// The values of frozen variables that others might write, so that all steps
-// have the same ones.
+// The values of frozen variables that other sessions might write, so that all
+// steps use the same values.
 using FrozenValues = std::map<const Variable*, Tensor>;
 
 // ExtractStep and PlanStep. With `frozen`, unless null, variables that have a

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+
+#include "engine/parse_number.h"
 
 namespace sluice {
 namespace {
@@ -197,13 +198,8 @@ Result<std::string> TextScanner::String() {
 
 Result<int64_t> TextScanner::Int() {
   SLUICE_ASSIGN_OR_RETURN(const std::string digits, Word("+-", "an integer"));
-  int64_t value = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, value);
-  if (error != std::errc() || stop != end) {
-    return Fail(fmt::format("wanted an integer, got '{}'", digits));
-  }
-  return value;
+  if (const auto value = ParseWhole<int64_t>(digits)) return *value;
+  return Fail(fmt::format("wanted an integer, got '{}'", digits));
 }
 
 Result<DType> TextScanner::Type() {

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <limits>
 
 #include "engine/allocate.h"
+#include "engine/parse_number.h"
 
 namespace sluice {
 namespace {
@@ -83,9 +83,9 @@ bool ParseElement(std::string_view text, T* value) {
     *value = text == "true";
     return *value || text == "false";
   } else {
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, *value);
-    return error == std::errc() && stop == end;
+    const auto parsed = ParseWhole<T>(text);
+    if (parsed) *value = *parsed;
+    return parsed.has_value();
   }
 }
 

@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <random>
 #include <string_view>
 #include <thread>
 #include <utility>
+
+#include "engine/parse_number.h"
 
 namespace sluice {
 namespace {
@@ -56,10 +57,7 @@ Name Parse(std::string_view name) {
 
 // 0 where the text is none, as of a file that was being written.
 uint64_t NumberOf(std::string_view text) {
-  uint64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, number);
-  return parsed.ec == std::errc() && parsed.ptr == end ? number : 0;
+  return ParseWhole<uint64_t>(text).value_or(0);
 }
 
 std::string RandomName(const std::string& hash) {

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <limits>
 #include <set>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "engine/catch_errors.h"
+#include "engine/parse_number.h"
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
 #include "io/checkpoints/safetensors_header.h"
@@ -55,13 +55,6 @@ std::string ThisProcess() {
   return fmt::format("process {} on {}", getpid(), host);
 }
 
-template <typename T>
-bool ParseNumber(const std::string& text, T* value) {
-  const char* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, *value);
-  return error == std::errc() && at == end;
-}
-
 Metadata ToMetadata(const TrainingState& state) {
   // fmt prints the shortest text that reads back as the same double.
   Metadata metadata = {{kFormat, kFormatVersion},
@@ -98,7 +91,11 @@ Result<TrainingState> FromMetadata(const Metadata& metadata) {
   std::string bad;
   const auto number = [&]<typename T>(const char* key, T* value) {
     const auto found = metadata.find(key);
-    if (found == metadata.end() || !ParseNumber(found->second, value)) {
+    const auto parsed =
+        found == metadata.end() ? std::nullopt : ParseWhole<T>(found->second);
+    if (parsed) {
+      *value = *parsed;
+    } else {
       bad = key;
     }
   };
@@ -154,9 +151,8 @@ std::optional<int64_t> StepOfName(std::string_view name) {
   }
   name.remove_prefix(kPrefix.size());
   name.remove_suffix(kSuffix.size());
-  int64_t step;
-  if (!ParseNumber(std::string(name), &step) || step < 0) return std::nullopt;
-  return step;
+  const auto step = ParseWhole<int64_t>(name);
+  return step && *step >= 0 ? step : std::nullopt;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <limits>
 
 #include "engine/catch_errors.h"
@@ -110,19 +111,27 @@ Result<Descriptor> OpenRegular(const std::string& path, struct stat* info) {
   return fd;
 }
 
+constexpr int64_t Nanoseconds(const timespec& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+std::string VersionText(const struct stat& info) {
+  return fmt::format("{} {} {} {}", info.st_size, info.st_ino,
+                     Nanoseconds(info.st_mtim), Nanoseconds(info.st_ctim));
+}
+
 class PosixReadableFile : public ReadableFile {
  public:
   PosixReadableFile(Descriptor fd, const struct stat& info, std::string path)
-      : fd_(std::move(fd)),
-        size_(static_cast<uint64_t>(info.st_size)),
-        written_(info.st_mtim),
-        path_(std::move(path)) {}
+      : fd_(std::move(fd)), opened_(info), path_(std::move(path)) {}
 
-  uint64_t size() const override { return size_; }
+  uint64_t size() const override {
+    return static_cast<uint64_t>(opened_.st_size);
+  }
+  std::string version() const override { return VersionText(opened_); }
   std::optional<std::chrono::system_clock::time_point> written()
       const override {
-    const auto since = std::chrono::seconds(written_.tv_sec) +
-                       std::chrono::nanoseconds(written_.tv_nsec);
+    const auto since = std::chrono::nanoseconds(Nanoseconds(opened_.st_mtim));
     using Clock = std::chrono::system_clock;
     return Clock::time_point(
         std::chrono::duration_cast<Clock::duration>(since));
@@ -144,8 +153,7 @@ class PosixReadableFile : public ReadableFile {
 
  private:
   const Descriptor fd_;
-  const uint64_t size_;
-  const timespec written_;
+  const struct stat opened_;
   const std::string path_;
 };
 
@@ -198,6 +206,21 @@ class PosixFileSystem : public FileSystem {
     struct stat info {};
     if (stat(path.c_str(), &info) < 0) return FileError(errno, "open", path);
     return static_cast<size_t>(info.st_size);
+  }
+
+  Result<std::string> Version(const std::string& path) override {
+    // Two ticks of the slowest clock that kernels give files their times by.
+    constexpr int64_t kTickNanoseconds = 20'000'000;
+    // Before the file is looked at: what comes after is younger for certain.
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct stat info {};
+    if (stat(path.c_str(), &info) != 0) return FileError(errno, "read", path);
+    if (Nanoseconds(info.st_ctim) > Nanoseconds(now) - kTickNanoseconds) {
+      return FailedPrecondition(
+          fmt::format("'{}' has just been written", path));
+    }
+    return VersionText(info);
   }
 
   Result<std::unique_ptr<WritableFile>> Create(

@@ -1,5 +1,5 @@
 // The operating system's files behind one interface, so that tests can take
-// the disk away (io/files/fault_file_system.h).
+// the disk away (tests/support/fault_file_system.h).
 #ifndef SLUICE_IO_FILES_FILE_H_
 #define SLUICE_IO_FILES_FILE_H_
 
@@ -47,6 +47,10 @@ class ReadableFile {
   // file system.
   using Reopen = std::function<std::unique_ptr<ReadableFile>()>;
   virtual Reopen reopen() const { return nullptr; }
+  // What FileVersion (io/files/file_version.h) says of the path while the file
+  // there is still this one, as it was when it was opened; empty where nobody
+  // says.
+  virtual std::string version() const { return {}; }
   // When it was last written, by the clock of who keeps it, before it was
   // opened; none where nobody says. Of an object the end of that second.
   virtual std::optional<std::chrono::system_clock::time_point> written() const {

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "engine/parse_number.h"
 #include "graph/near_misses.h"
 #include "io/counter_random.h"
 #include "io/images/random_ops.h"
@@ -147,14 +147,11 @@ std::string Possible(const Argument& argument) {
 
 Result<double> ParseArgument(std::string_view text, const Kind& kind,
                              const Argument& argument) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc() && at == end && value >= argument.low &&
-      value <= argument.high &&
-      !(argument.above_low && value == argument.low) &&
-      !(argument.whole && value != std::trunc(value))) {
-    return value + 0.0;  // 0 for -0
+  const auto value = ParseWhole<double>(text);
+  if (value && *value >= argument.low && *value <= argument.high &&
+      !(argument.above_low && *value == argument.low) &&
+      !(argument.whole && *value != std::trunc(*value))) {
+    return *value + 0.0;  // 0 for -0
   }
   return InvalidArgument(fmt::format("{} of {} is '{}', wanted {}",
                                      argument.name, Usage(kind), text,

@@ -224,7 +224,9 @@ class Dataset {
   // augmented as without workers. All workers together get each batch once.
   // Where a batch is smaller than n (the end of a pass), the last workers get
   // less, maybe nothing: a share of no examples has tensors whose first
-  // dimension is 0. All workers' iterators yield as many elements.
+  // dimension is 0. A padded batch of m is cut by its own m in place of n, so
+  // that the first workers may get nothing. All workers' iterators yield as
+  // many elements.
   // cardinality, examples_per_epoch and batch_size stay those of the whole, and
   // saved positions count whole batches: one restores for any number of workers
   // (and without Share). Sample() is that of the whole, too.

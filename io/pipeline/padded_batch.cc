@@ -150,10 +150,10 @@ Result<BucketStream::Bucket*> BucketStream::FullBucket() {
       return bucket;
     }
   }
-  if (!padding_.drop_remainder) {
-    for (Bucket& bucket : buckets_) {
-      if (!bucket.held.empty()) return &bucket;
-    }
+  for (Bucket& bucket : buckets_) {
+    // What is dropped is behind the position, which may be of a smaller batch.
+    if (padding_.drop_remainder) bucket.held.clear();
+    if (!bucket.held.empty()) return &bucket;
   }
   return nullptr;
 }

@@ -21,6 +21,7 @@ namespace {
 
 struct RecordFile {
   std::string path;
+  std::string version;            // when it was opened
   uint64_t size = 0;              // bytes
   std::vector<uint64_t> offsets;  // of each record, and the end
 };
@@ -129,6 +130,7 @@ Status Learn(FileSystem& files, size_t number, RecordFile* file,
              OpenFiles* open) {
   SLUICE_ASSIGN_OR_RETURN(const auto opened, files.OpenRead(file->path));
   open->Saw(number, *opened);
+  file->version = opened->version();
   file->size = opened->size();
   const std::string index = file->path + ".idx";
   // One byte more than a fitting one can have.
@@ -236,6 +238,10 @@ Result<std::string> RecordFiles::Read(int64_t record) const {
 
 int64_t RecordFiles::CountOf(size_t file) const {
   return static_cast<int64_t>(state_->files[file].offsets.size() - 1);
+}
+
+const std::string& RecordFiles::VersionOf(size_t file) const {
+  return state_->files[file].version;
 }
 
 std::string RecordFiles::PlaceOf(int64_t record) const {

@@ -40,6 +40,8 @@ class RecordFiles {
   Result<std::string> Read(int64_t record) const;
   // Of the file of that number.
   int64_t CountOf(size_t file) const;
+  // The same file's when it was opened (ReadableFile::version).
+  const std::string& VersionOf(size_t file) const;
   // For messages: "'dir/train-00003-of-00010', byte 1234".
   std::string PlaceOf(int64_t record) const;
   // Tells sets of records apart: a checksum of the files' names without their
@@ -84,8 +86,10 @@ struct ShardSet {
   int64_t count = 0;               // of these and of those that are missing
 };
 
-// FindShards or FindTarShards (io/records/tar_files.h) among these, where
-// shards that are missing are an error unless the folder may lack them.
+// FindShards among these, or, of tar files, those named
+//   [PREFIX-]PART-N.tar  or  [PREFIX-]PART-N-of-M.tar
+// sorted by N, from 0; one below the highest N may be missing, too. Shards that
+// are missing are an error unless the folder may lack them.
 ShardSet ShardsAmong(const ListedFolder& folder, ShardKind kind,
                      std::string_view part);
 

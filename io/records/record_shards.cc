@@ -174,12 +174,4 @@ std::vector<std::string> FindShards(const std::string& folder,
       .paths;
 }
 
-std::vector<std::string> FindTarShards(const std::string& folder,
-                                       std::string_view part,
-                                       FileSystem& files) {
-  return ShardsAmong({folder, files.List(folder).ValueOrThrow()},
-                     ShardKind::kTars, part)
-      .paths;
-}
-
 }  // namespace sluice

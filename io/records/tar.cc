@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
+#include "engine/parse_number.h"
 #include "io/files/crc32c.h"
 #include "io/files/gzip.h"
 
@@ -30,8 +30,8 @@ std::string_view Text(std::string_view field) {
 
 // Nothing where it is too large, negative or no number.
 std::optional<uint64_t> TarNumber(std::string_view field) {
-  uint64_t number = 0;
   if (field[0] == '\x80') {
+    uint64_t number = 0;
     for (const char c : field.substr(1)) {
       if (number >> 56 != 0) return std::nullopt;
       number = number << 8 | static_cast<uint8_t>(c);
@@ -41,12 +41,8 @@ std::optional<uint64_t> TarNumber(std::string_view field) {
   std::string_view digits = Text(field);
   digits.remove_prefix(std::min(digits.find_first_not_of(' '), digits.size()));
   digits = digits.substr(0, digits.find(' '));
-  const char* end = digits.data() + digits.size();
-  const auto parsed = std::from_chars(digits.data(), end, number, 8);
-  if (!digits.empty() && (parsed.ec != std::errc() || parsed.ptr != end)) {
-    return std::nullopt;
-  }
-  return number;
+  if (digits.empty()) return 0;
+  return ParseWhole<uint64_t>(digits, 8);
 }
 
 // Some have summed up the bytes with their signs.
@@ -91,15 +87,6 @@ bool IsLink(char type) {
 // Links, devices and folders may have a size, but nothing that is so long.
 bool HasData(char type) {
   return type < '1' || type > '6';
-}
-
-// A number, all of the text.
-std::optional<uint64_t> Decimal(std::string_view text) {
-  uint64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, number);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  return number;
 }
 
 }  // namespace
@@ -190,7 +177,7 @@ Result<uint64_t> TarReader::PassOver(std::string_view name, uint64_t size) {
 Status TarReader::ParsePax(std::string_view records, Extra* extra) {
   while (!records.empty()) {
     const size_t blank = records.find(' ');
-    const auto length = Decimal(records.substr(0, blank));
+    const auto length = ParseWhole<uint64_t>(records.substr(0, blank));
     if (!length || *length <= blank || *length > records.size()) {
       return DataLoss("a pax header with a wrong length");
     }
@@ -208,7 +195,7 @@ Status TarReader::ParsePax(std::string_view records, Extra* extra) {
       extra->name.reset();  // an empty one is to be forgotten
       if (!value.empty()) extra->name = value;
     } else if (keyword == "size") {
-      extra->size = Decimal(value);
+      extra->size = ParseWhole<uint64_t>(value);
       if (!extra->size && !value.empty()) {
         return DataLoss(
             fmt::format("a pax header with a size '{}'", Escaped(value)));

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "engine/catch_errors.h"
+#include "engine/parse_number.h"
 #include "engine/text/json_object.h"
 #include "io/files/crc32c.h"
 #include "io/files/open_files.h"
@@ -31,10 +31,7 @@ Result<int64_t> TextLabel(std::string_view text) {
   digits.remove_prefix(
       std::min(digits.find_first_not_of(kBlanks), digits.size()));
   digits = digits.substr(0, digits.find_last_not_of(kBlanks) + 1);
-  int64_t label = 0;
-  const char* end = digits.data() + digits.size();
-  const auto parsed = std::from_chars(digits.data(), end, label);
-  if (parsed.ec == std::errc() && parsed.ptr == end) return label;
+  if (const auto label = ParseWhole<int64_t>(digits)) return *label;
   constexpr size_t kShown = 32;
   return DataLoss(fmt::format("cls: wanted a whole number, got '{}'",
                               Escaped(digits.substr(0, kShown))));
@@ -164,6 +161,10 @@ Result<int64_t> TarFiles::Label(int64_t sample) const {
 
 int64_t TarFiles::CountOf(size_t file) const {
   return static_cast<int64_t>(state_->shards[file].samples.size());
+}
+
+const std::string& TarFiles::VersionOf(size_t file) const {
+  return state_->shards[file].version;
 }
 
 std::string TarFiles::PlaceOf(int64_t sample) const {

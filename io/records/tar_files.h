@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "engine/status.h"
@@ -56,6 +55,8 @@ class TarFiles {
   Result<int64_t> Label(int64_t sample) const;
   // Of the file of that number.
   int64_t CountOf(size_t file) const;
+  // The same file's when it was opened (ReadableFile::version).
+  const std::string& VersionOf(size_t file) const;
   // For messages: "'dir/train-000003.tar', sample 'n01/0001'".
   std::string PlaceOf(int64_t sample) const;
   // Tells sets of samples apart: a checksum of the files' names without their
@@ -68,14 +69,6 @@ class TarFiles {
   explicit TarFiles(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
-
-// Which files of a folder hold a part of the data, such as "train": those named
-//   [PREFIX-]PART-N.tar  or  [PREFIX-]PART-N-of-M.tar
-// sorted by N, from 0. Empty where there are none. Throws Error as FindShards
-// does, also where one below the highest N is missing.
-std::vector<std::string> FindTarShards(
-    const std::string& folder, std::string_view part,
-    FileSystem& files = FileSystem::Default());
 
 }  // namespace sluice
 

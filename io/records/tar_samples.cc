@@ -191,6 +191,7 @@ Status LearnTarSamples(FileSystem& files, TarLabels labels, size_t number,
   SLUICE_ASSIGN_OR_RETURN(const auto opened, files.OpenRead(shard->path));
   open->Saw(number, *opened);
   shard->size = opened->size();
+  shard->version = opened->version();
   TarReader reader(shard->path, *opened);
   Samples samples(labels, shard);
   TarMember member;

@@ -33,7 +33,8 @@ struct TarSample {
 
 struct TarShard {
   std::string path;
-  uint64_t size = 0;  // bytes
+  uint64_t size = 0;         // bytes
+  std::string version = {};  // when it was opened
   std::vector<TarSample> samples = {};
   std::string names = {};
   // What is wrong with bad samples, which have neither extent, by number.

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "engine/parse_number.h"
 #include "engine/status.h"
 #include "models/cli/command_line.h"
 
@@ -62,13 +63,8 @@ std::vector<std::pair<std::string, double>> ParseRateFactors(
 int ParseInputThreads(const std::string& text) {
   if (text == "auto") return kAutomatic;
   constexpr int kMost = 1024;
-  int threads = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), threads);
-  if (error == std::errc() && end == text.data() + text.size() &&
-      threads >= 0 && threads <= kMost) {
-    return threads;
-  }
+  const auto threads = ParseWhole<int>(text);
+  if (threads && *threads >= 0 && *threads <= kMost) return *threads;
   throw Error(Code::kInvalidArgument,
               fmt::format("wanted a number from 0 to {} or auto, got '{}'",
                           kMost, text));

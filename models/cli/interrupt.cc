@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
 
 #include "models/cli/second_signal.h"
@@ -19,7 +20,7 @@ SecondSignal second_signal;
 std::atomic<int> launcher{0};
 std::atomic<const char*> first_line{nullptr};
 static_assert(std::atomic<int>::is_always_lock_free &&
-                  std::atomic<unsigned>::is_always_lock_free &&
+                  std::atomic<int64_t>::is_always_lock_free &&
                   std::atomic<const char*>::is_always_lock_free,
               "a signal handler may only touch lock-free atomics");
 
@@ -47,6 +48,8 @@ void Note(int signal, siginfo_t* info, void* /*context*/) {
   action.sa_handler = SIG_DFL;
   sigaction(signal, &action, nullptr);
   raise(signal);  // comes when this handler has returned
+  // But not to the first process of a container, which has no default actions.
+  if (getpid() == 1) _exit(128 + signal);
 }
 
 }  // namespace

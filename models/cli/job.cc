@@ -119,11 +119,14 @@ int ThreadsBeside(bool pinned, int local_size) {
   return local_size > 1 ? std::max(1, dist::OwnCores(pinned, local_size)) : 0;
 }
 
+dist::Overlap OverlapOf(const JobFlags& flags) {
+  return dist::ParseOverlap(flags.overlap).ValueOrThrow();
+}
+
 Job JoinByMpi(const JobFlags& flags) {
-  if ((!flags.strategy.empty() && flags.strategy != "ring") ||
-      flags.overlap == "on") {
+  if (!flags.strategy.empty() && flags.strategy != "ring") {
     throw Error(Code::kInvalidArgument,
-                "--transport mpi is for --strategy ring, without overlap");
+                "--transport mpi is for --strategy ring");
   }
   if (flags.all_reduce != "auto") {
     throw Error(Code::kInvalidArgument,
@@ -138,6 +141,7 @@ Job JoinByMpi(const JobFlags& flags) {
   }
   const std::shared_ptr<dist::MpiGroup> group =
       dist::MpiGroup::Join({.allow_plaintext = flags.allow_plaintext,
+                            .overlap = OverlapOf(flags),
                             .stalled = console::NoteError})
           .ValueOrThrow();
   Job job;
@@ -234,7 +238,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   options.join_timeout = Milliseconds(flags.join_timeout);
   options.allow_plaintext = flags.allow_plaintext;
   options.transport = TransportOf(flags);
-  options.overlap = dist::ParseOverlap(flags.overlap).ValueOrThrow();
+  options.overlap = OverlapOf(flags);
   options.all_reduce = dist::ParseAlgorithm(flags.all_reduce).ValueOrThrow();
   if (flags.deterministic && options.all_reduce == dist::Algorithm::kAuto) {
     options.all_reduce = dist::Algorithm::kRing;

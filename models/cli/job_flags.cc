@@ -239,7 +239,7 @@ void AddJobFlags(CLI::App* sub, CommandLine& line, GivenFlags& given) {
   sub->add_option("--overlap", line.job.overlap,
                   "Reduce gradients while others are computed: on; off, "
                   "afterwards; auto, on where processes are on several hosts "
-                  "or leave a core free")
+                  "(not with MPI) or leave a core free")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
   sub->add_option("--all-reduce", line.job.all_reduce,

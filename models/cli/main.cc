@@ -7,7 +7,9 @@
 #include <chrono>
 #include <exception>
 #include <new>
+#include <string>
 #include <system_error>
+#include <utility>
 
 #include "dist/launch_info.h"
 #include "engine/device.h"
@@ -55,64 +57,58 @@ size_t DefaultInputBytes(const Job& job) {
       1, Dataset::DefaultAheadBytes() / static_cast<size_t>(job.local_size));
 }
 
-int Run(const TrainerSpec& spec, CommandLine line) {
-  console::Reporter reporter;
-  const InterruptToken interrupted;
-  line.training.reporter = &reporter;
-  line.training.stop = &interrupted;
-  const bool trains = line.command == CommandLine::Command::kTrain;
-  if (!trains) RequireAlone();
-  // Of servers and evaluators, too.
-  if (trains) IgnoreClosedPipes();
-  Job job = trains ? JoinJob(line.job, line.training.log_dir) : Job();
-  if (job.evaluates) {
-    if (line.overfit_batches > 0) {
-      throw Error(Code::kInvalidArgument,
-                  "--overfit-batches: an evaluator evaluates the test data; "
-                  "leave it out of the job");
-    }
-    line.command = CommandLine::Command::kEval;
-    line.follow = true;
-    // They may need as long to come together, and have begun later.
-    line.await_training =
-        std::chrono::duration<double>(2 * line.job.join_timeout);
+bool IsElastic(const Job& job) {
+  return job.workers != nullptr && job.workers->elastic();
+}
+
+// Of a process that evaluates what the others of its job save.
+void MakeEvaluator(CommandLine* line) {
+  if (line->overfit_batches > 0) {
+    throw Error(Code::kInvalidArgument,
+                "--overfit-batches: an evaluator evaluates the test data; "
+                "leave it out of the job");
   }
-  if (job.server != nullptr) {
-    SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
-    return Serve(job);
-  }
-  if (!job.leads()) console::Mute();
-  line.training.pipeline = job.pipeline;
-  const bool elastic = job.workers != nullptr && job.workers->elastic();
-  if (const int64_t micro_batches = line.job.MicroBatches();
+  line->command = CommandLine::Command::kEval;
+  line->follow = true;
+  // They may need as long to come together, and have begun later.
+  line->await_training =
+      std::chrono::duration<double>(2 * line->job.join_timeout);
+}
+
+void SettleVirtualWorkers(const Job& job, CommandLine* line) {
+  int64_t& virtual_workers = line->training.virtual_workers;
+  if (const int64_t micro_batches = line->job.MicroBatches();
       micro_batches > 0) {
-    if (elastic) {
+    if (IsElastic(job)) {
       throw Error(Code::kInvalidArgument,
                   "--micro-batches: the number of processes of an elastic job "
                   "changes; give --virtual-workers");
     }
     const int processes = job.workers == nullptr ? 1 : job.workers->size();
-    line.training.virtual_workers =
-        micro_batches * (processes / job.pipeline.count);
+    virtual_workers = micro_batches * (processes / job.pipeline.count);
   }
-  const int64_t virtual_workers = line.training.virtual_workers;
   if (virtual_workers > 0 && virtual_workers < job.most) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("--virtual-workers {}: of up to {} processes "
                             "(--elastic) each must have one",
                             virtual_workers, job.most));
   }
-  const MirroredDevices& mirrored = line.training.mirrored;
+}
+
+// What goes by their number, once that of virtual ones is settled.
+void SettleByWorkers(const Job& job, CommandLine* line) {
+  const int64_t virtual_workers = line->training.virtual_workers;
+  const MirroredDevices& mirrored = line->training.mirrored;
   const Workers sharing(job.workers.get(), virtual_workers,
                         mirrored.devices.size(), job.pipeline.count);
   if ((job.workers != nullptr || sharing.in_leaves()) &&
-      line.run.bad_examples->limit() > 0) {
+      line->run.bad_examples->limit() > 0) {
     throw Error(Code::kInvalidArgument,
                 "--skip-bad is for one process with one device: several, or "
                 "virtual workers, would pass over different examples");
   }
-  if (elastic && virtual_workers == 0 &&
-      (line.job.batch_size_per_worker > 0 || line.job.scale_learning_rate)) {
+  if (IsElastic(job) && virtual_workers == 0 &&
+      (line->job.batch_size_per_worker > 0 || line->job.scale_learning_rate)) {
     throw Error(Code::kInvalidArgument,
                 "--batch-size-per-worker and --scale-learning-rate: the number "
                 "of processes of an elastic job changes; give --batch-size, or "
@@ -121,60 +117,69 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   // That the training is defined by.
   const int64_t workers =
       sharing.in_leaves() ? sharing.leaves() : job.sharing();
-  if (line.job.batch_size_per_worker > 0) {
-    line.run.batch_size = workers * line.job.batch_size_per_worker;
-    line.training.batch_by_workers = virtual_workers == 0;
+  if (line->job.batch_size_per_worker > 0) {
+    line->run.batch_size = workers * line->job.batch_size_per_worker;
+    line->training.batch_by_workers = virtual_workers == 0;
   }
-  line.run.sync_batch_norm =
-      line.job.sync_batch_norm && (workers > 1 || elastic);
-  if (line.job.scale_learning_rate) {
-    line.optimizing.rate_scale = static_cast<double>(workers);
+  line->run.sync_batch_norm =
+      line->job.sync_batch_norm && (workers > 1 || IsElastic(job));
+  if (line->job.scale_learning_rate) {
+    line->optimizing.rate_scale = static_cast<double>(workers);
   }
-  line.run.local_rank = job.local_rank;
-  if (line.gpu_of_process) {
-    line.training.session.devices = {
-        DeviceName{.type = DeviceType::kCuda, .index = job.local_rank}
+}
+
+// What flags mean in this job. Waits for its others, where it meets on GPUs.
+void SettleWithJob(CommandLine* line, Job* job) {
+  line->training.pipeline = job->pipeline;
+  SettleVirtualWorkers(*job, line);
+  SettleByWorkers(*job, line);
+  line->run.local_rank = job->local_rank;
+  if (line->gpu_of_process) {
+    line->training.session.devices = {
+        DeviceName{.type = DeviceType::kCuda, .index = job->local_rank}
             .ToString()};
   }
-  if (trains && !job.evaluates && line.job.transport == "nccl") {
-    MeetOnGpus(line.job, line.training.session.devices[0], virtual_workers > 0,
-               &job);
+  if (line->command == CommandLine::Command::kTrain &&
+      line->job.transport == "nccl") {
+    MeetOnGpus(line->job, line->training.session.devices[0],
+               line->training.virtual_workers > 0, job);
   }
-  for (const std::string& note : line.notes) console::Note(note);
-  SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
-  line.run.input_threads = ThreadsForInput(line, job);
-  if (line.run.input_bytes == 0) line.run.input_bytes = DefaultInputBytes(job);
-  NoteInterrupts(OnSignal(line, job));
-  switch (line.command) {
-    case CommandLine::Command::kTrain: {
-      line.training.session.collective = job.workers;
-      line.training.servers = job.servers;
-      line.nodes = [&job] { return job.nodes(); };
-      line.record.job = dist::JobName();
-      // Of an elastic job any process may lead later on.
-      if (line.training.restart && (job.leads() || elastic) &&
-          IsTrainingOf(line.record.job, line.training.log_dir)) {
-        line.training.restart = false;
-        console::Note("this job has begun anew before, and goes on (" +
-                      std::string(dist::kJobName) + ")");
-      }
-      int code = 0;
-      try {
-        code = commands::Train(spec, line);
-      } catch (const std::exception& error) {
-        TellFailure(job, error.what());
-        // Others have ended for the same reason, which the launcher knows.
-        const auto* const known = dynamic_cast<const Error*>(&error);
-        if (known == nullptr || job.workers == nullptr ||
-            interrupted.Reason().empty()) {
-          throw;
-        }
-        throw Error(
-            known->status().WithContext("after this process was told to end"));
-      }
-      EndTogether(job, /*ended=*/code == 0);
-      return code;
+}
+
+int TrainInJob(const TrainerSpec& spec, CommandLine line, const Job& job) {
+  line.training.session.collective = job.workers;
+  line.training.servers = job.servers;
+  line.nodes = [&job] { return job.nodes(); };
+  line.record.job = dist::JobName();
+  // Of an elastic job any process may lead later on.
+  if (line.training.restart && (job.leads() || IsElastic(job)) &&
+      IsTrainingOf(line.record.job, line.training.log_dir)) {
+    line.training.restart = false;
+    console::Note("this job has begun anew before, and goes on (" +
+                  std::string(dist::kJobName) + ")");
+  }
+  int code = 0;
+  try {
+    code = commands::Train(spec, line);
+  } catch (const std::exception& error) {
+    TellFailure(job, error.what());
+    // Others have ended for the same reason, which the launcher knows.
+    const auto* const known = dynamic_cast<const Error*>(&error);
+    if (known == nullptr || job.workers == nullptr ||
+        line.training.StopReason().empty()) {
+      throw;
     }
+    throw Error(
+        known->status().WithContext("after this process was told to end"));
+  }
+  EndTogether(job, /*ended=*/code == 0);
+  return code;
+}
+
+int RunCommand(const TrainerSpec& spec, CommandLine line, const Job& job) {
+  switch (line.command) {
+    case CommandLine::Command::kTrain:
+      return TrainInJob(spec, std::move(line), job);
     case CommandLine::Command::kEval:
       return line.follow ? commands::Follow(spec, line)
                          : commands::Evaluate(spec, line);
@@ -186,6 +191,31 @@ int Run(const TrainerSpec& spec, CommandLine line) {
       return commands::Bench(spec, line);
   }
   return 1;
+}
+
+int Run(const TrainerSpec& spec, CommandLine line) {
+  console::Reporter reporter;
+  const InterruptToken interrupted;
+  line.training.reporter = &reporter;
+  line.training.stop = &interrupted;
+  const bool trains = line.command == CommandLine::Command::kTrain;
+  if (!trains) RequireAlone();
+  // Of servers and evaluators, too.
+  if (trains) IgnoreClosedPipes();
+  Job job = trains ? JoinJob(line.job, line.training.log_dir) : Job();
+  if (job.evaluates) MakeEvaluator(&line);
+  if (job.server != nullptr) {
+    SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
+    return Serve(job);
+  }
+  if (!job.leads()) console::Mute();
+  SettleWithJob(&line, &job);
+  for (const std::string& note : line.notes) console::Note(note);
+  SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
+  line.run.input_threads = ThreadsForInput(line, job);
+  if (line.run.input_bytes == 0) line.run.input_bytes = DefaultInputBytes(job);
+  NoteInterrupts(OnSignal(line, job));
+  return RunCommand(spec, std::move(line), job);
 }
 
 }  // namespace

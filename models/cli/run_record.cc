@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "engine/parse_number.h"
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
 #include "graph/near_misses.h"
@@ -58,13 +58,12 @@ std::string HexOf(const std::string& text) {
 Result<std::string> TextOfHex(const std::string& digits) {
   std::string text;
   for (size_t i = 0; i < digits.size(); i += 2) {
-    const char* const end = digits.data() + std::min(i + 2, digits.size());
-    unsigned byte = 0;
-    const auto [at, error] = std::from_chars(digits.data() + i, end, byte, 16);
-    if (error != std::errc() || at != digits.data() + i + 2) {
+    const std::string_view two = std::string_view(digits).substr(i, 2);
+    const auto byte = ParseWhole<uint8_t>(two, 16);
+    if (!byte || two.size() < 2) {
       return InvalidArgument(fmt::format("'{}' are no bytes", digits));
     }
-    text += static_cast<char>(byte);
+    text += static_cast<char>(*byte);
   }
   return text;
 }
@@ -111,6 +110,12 @@ RunRecord ParseOrThrow(const std::string& text, const std::string& path) {
                             parsed.message()));
   }
   return record;
+}
+
+// Whether the training in the folder goes on from a checkpoint: what is in that
+// comes before weights to begin with.
+bool HasCheckpoint(const std::string& log_dir) {
+  return !CheckpointManager::ForReading(log_dir).Steps().ValueOrThrow().empty();
 }
 
 // nullopt where the folder has none, or one that cannot be read as such.
@@ -233,11 +238,13 @@ bool Differs(const std::string& name, const CommandFlags& flags,
   return !same;
 }
 
-// What a training on the data that were given is told of them.
+// What the program is told of the data that were given.
 RunContext OnData(const FlagValues& of_training, const CommandFlags& flags,
                   const TrainerSpec& spec) {
   RunContext run;
+  run.mode = flags.train ? Mode::kTrain : Mode::kEval;
   run.data_dir = Given(kDataDir, flags).value_or("");
+  if (const auto file = Given("files", flags)) run.files = {*file};
   for (const Flag& flag : spec.flags) {
     const auto then = of_training.find(flag.name);
     run.flags[flag.name] =
@@ -262,11 +269,10 @@ std::set<std::string> OfOtherData(const FlagValues& of_training,
   } else if (!Differs(kDataDir, flags, of_training, spec)) {
     return names;
   }
+  const RunContext run = OnData(of_training, flags, spec);
   for (const Flag& flag : spec.flags) {
-    const bool whole =
-        flag.splits_data &&
-        !(flags.train && flag.splits_data(OnData(of_training, flags, spec)));
-    if (flag.of_data || whole) names.insert(flag.name);
+    const bool fits = !flag.fits_data || flag.fits_data(run);
+    if (flag.of_data || !fits) names.insert(flag.name);
   }
   return names;
 }
@@ -330,9 +336,7 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
                             record->program, spec.name));
   }
   const auto of_other_data = OfOtherData(record->flags, flags, spec);
-  // A training that has begun has its variables from a checkpoint.
-  const bool begun =
-      !CheckpointManager::ForReading(log_dir).Steps().ValueOrThrow().empty();
+  const bool begun = HasCheckpoint(log_dir);
   for (const auto& [name, value] : record->flags) {
     if (!IsRecorded(name, spec, flags.train)) continue;
     if (begun && (name == kWeights || name == kReset)) continue;
@@ -390,6 +394,7 @@ bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
                                                     "scale-learning-rate",
                                                     "sync-batch-norm",
                                                     "virtual-workers",
+                                                    "micro-batches",
                                                     kWeights,
                                                     kReset};
   return name == kDataDir || Find(spec, name) != nullptr ||
@@ -412,6 +417,15 @@ void RecordRun::Begin(TrainingRun& run) {
   const std::optional<RunRecord> before = ReadableRecord(log_dir);
   if (!before && restart_) NoteOfSetAside(log_dir);
   for (const auto& [name, value] : *found_) record_.flags[name] = value;
+  const bool goes_on = HasCheckpoint(log_dir);
+  if (goes_on) {
+    // What it has begun with, whatever it goes on with.
+    for (const char* name : {kWeights, kReset}) {
+      record_.flags.erase(name);
+      if (!before || !before->flags.contains(name)) continue;
+      record_.flags[name] = before->flags.at(name);
+    }
+  }
   const MirroredDevices& mirrored = run.options().mirrored;
   record_.workers = run.workers().size();
   record_.nodes = nodes_();
@@ -419,6 +433,14 @@ void RecordRun::Begin(TrainingRun& run) {
       record_.workers *
       (mirrored.any() ? static_cast<int64_t>(mirrored.devices.size()) : 1);
   record_.since = Since(before, record_, run.step());
+  if (goes_on && !run.done() && before && before->since &&
+      before->devices != record_.devices &&
+      run.options().virtual_workers == 0 && !run.workers().elastic()) {
+    run.options().Note(
+        fmt::format("it was trained by {} processes or devices, now by {}: "
+                    "without --virtual-workers that is another training",
+                    before->devices, record_.devices));
+  }
   nlohmann::ordered_json json = {{"format", kFormat},
                                  {"version", 1},
                                  {"program", record_.program},
@@ -465,9 +487,8 @@ bool HasEnded(const std::string& log_dir) {
 void AwaitTraining(const std::string& log_dir) {
   NoteInterrupts("ending");
   Polling polling(fmt::format("a training in '{}'", log_dir));
-  while (
-      InterruptSignal() == 0 && !ReadRunRecord(log_dir) &&
-      CheckpointManager::ForReading(log_dir).Steps().ValueOrThrow().empty()) {
+  while (InterruptSignal() == 0 && !ReadRunRecord(log_dir) &&
+         !HasCheckpoint(log_dir)) {
     polling.Wait();
   }
 }

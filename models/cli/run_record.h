@@ -95,8 +95,8 @@ struct CommandFlags {
 // value. Those that only other commands have are passed over, and so are a
 // run.json's weights by a command that is of what was trained, and what it has
 // of its data where others were given: --data-dir, how they are read
-// (Flag::of_data) and, but for training, split (Flag::splits_data). Adds the
-// names of those that a run.json has to `recorded`. Throws Error.
+// (Flag::of_data), and what has no meaning for the others (Flag::fits_data).
+// Adds the names of those that a run.json has to `recorded`. Throws Error.
 FlagValues FromConfig(const std::string& path, const CommandFlags& flags,
                       const TrainerSpec& spec, std::set<std::string>* recorded);
 
@@ -122,7 +122,8 @@ FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec);
 
 // Writes the record of a training once it has the folder and has begun, with
 // what was `found` until then in the place of its flags
-// (RunContext::found_flags).
+// (RunContext::found_flags). Of one that goes on from a checkpoint it keeps the
+// weights that it began with.
 class RecordRun : public Hook {
  public:
   // `nodes` are those that train it, each time that it begins; `restart`:

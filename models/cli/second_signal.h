@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 
 namespace sluice {
 
@@ -17,26 +19,39 @@ int LauncherPid();
 // signal handlers.
 class SecondSignal {
  public:
-  // Notes one more. Whether it is a second: SIGINT after any other, or the same
-  // once more. Not SIGHUP: a session that ends may send one of each, and it by
+  // Notes one more, at `now`, nanoseconds above 0 of a clock that does not go
+  // back. Whether it is a second: SIGINT after any other, or the same once
+  // more. Not SIGHUP: a session that ends may send one of each, and it by
   // the shell and by the kernel. One by the launcher may be what that passes
   // on, of a signal that has come to all of a job at once (systemd's, to a
-  // service that is stopped): it is not the same as one from elsewhere.
-  bool Comes(int signal, bool by_launcher = false) {
-    const unsigned bit = 1U << signal;
-    std::atomic<unsigned>& sender =
-        by_launcher ? by_launcher_ : from_elsewhere_;
-    const bool again = (sender.fetch_or(bit) & bit) != 0;
+  // service that is stopped): it is not the same as one from elsewhere. Nor is
+  // one that comes at once with the first: timeout(1) sends it to the process
+  // and to its group.
+  bool Comes(int signal, bool by_launcher = false, int64_t now = Now()) {
+    constexpr int64_t kAtOnce = 100'000'000;
+    int64_t first = 0;
+    const bool again =
+        !first_[by_launcher ? 1 : 0][signal].compare_exchange_strong(first,
+                                                                     now) &&
+        now - first > kAtOnce;
     if (signal == SIGHUP) return false;
-    return again || (signal == SIGINT && (seen() & ~bit) != 0);
+    return again ||
+           (signal == SIGINT && (Has(SIGTERM) || Has(SIGQUIT) || Has(SIGHUP)));
   }
   // Whether it has come, of these four.
-  bool Has(int signal) const { return (seen() & (1U << signal)) != 0; }
+  bool Has(int signal) const {
+    return first_[0][signal] != 0 || first_[1][signal] != 0;
+  }
 
  private:
-  unsigned seen() const { return by_launcher_.load() | from_elsewhere_.load(); }
+  static int64_t Now() {
+    timespec now = {};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
+  }
 
-  std::atomic<unsigned> by_launcher_{0}, from_elsewhere_{0};  // by their bits
+  // When each first came, from elsewhere and by the launcher; 0: it has not.
+  std::atomic<int64_t> first_[2][SIGTERM + 1] = {};
 };
 
 }  // namespace sluice

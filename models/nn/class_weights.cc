@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
+#include "engine/parse_number.h"
 #include "engine/status.h"
 #include "graph/near_misses.h"
 
@@ -15,16 +15,6 @@ namespace {
 
 bool IsWeight(double weight) {
   return weight >= 0 && std::isfinite(static_cast<float>(weight));
-}
-
-// The number that the whole text is.
-template <typename T>
-std::optional<T> NumberIn(std::string_view text) {
-  T number{};
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
 }
 
 class Parser {
@@ -43,7 +33,7 @@ class Parser {
     const size_t at = Class(entry.substr(0, equals));
     if (given_[at]) Fail(fmt::format("class {} has a weight already", at));
     given_[at] = true;
-    const auto weight = NumberIn<double>(entry.substr(equals + 1));
+    const auto weight = ParseWhole<double>(entry.substr(equals + 1));
     if (!weight || !IsWeight(*weight)) {
       Fail(
           "wanted a weight that is a number, not negative and not beyond "
@@ -64,7 +54,7 @@ class Parser {
       }
       return static_cast<size_t>(named - names_.begin());
     }
-    const auto number = NumberIn<int64_t>(text);
+    const auto number = ParseWhole<int64_t>(text);
     if (!number) {
       Fail(fmt::format("there is no class '{}'{}", text,
                        NearMisses(text, {names_.begin(), names_.end()})));

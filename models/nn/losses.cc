@@ -10,6 +10,7 @@
 #include "graph/ops/elementwise.h"
 #include "graph/ops/index.h"
 #include "graph/ops/reduce.h"
+#include "graph/ops/shape.h"
 #include "models/nn/class_weights.h"
 
 namespace sluice::losses {
@@ -74,15 +75,17 @@ Output Mixed(const Classes& classes, const MixedLabels& labels,
   LocationScope location(at.graph(), at.location());
   const Output losses = classes.losses(labels.label);
   const Output others = classes.losses(labels.other);
-  const Output share = CastTo(losses.dtype(), labels.share);
+  Output share = CastTo(losses.dtype(), labels.share);
   // Another shape would broadcast, to each share with every loss.
-  if (!share.shape().scalar() && !Compatible(share.shape(), losses.shape())) {
+  const bool for_each = Compatible(share.shape(), losses.shape());
+  if (!for_each && !share.shape().scalar()) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("MixedSoftmaxCrossEntropy: wanted a share for each "
                             "example, {}, or one for all, got {} ({})",
                             losses.shape().ToString(), share.shape().ToString(),
                             FormatLocation(at.location())));
   }
+  if (for_each) share = EnsureShapeOf(share, losses);
   if (class_weights.empty()) {
     return Mean((1 - share) * losses + share * others);
   }
@@ -136,9 +139,14 @@ Output SigmoidCrossEntropy(Operand logits, Operand labels) {
 }
 
 Output Huber(Operand predictions, Operand targets, double delta) {
-  CheckTargets("Huber", predictions, targets);
+  if (!(delta > 0)) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("Huber: wanted a delta above 0, got {} ({})", delta,
+                            FormatLocation(predictions.location())));
+  }
+  const Operand wanted = CheckTargets("Huber", predictions, targets);
   LocationScope location(predictions.graph(), predictions.location());
-  const Output distance = Abs(predictions - targets);
+  const Output distance = Abs(predictions - wanted);
   const Output near = Minimum(distance, delta);
   return Mean(near * (distance - 0.5 * near));
 }
@@ -157,7 +165,8 @@ Output WeightedMean(Operand values, Operand weights) {
   const Output total = Sum(weights);
   // Without any weight the numerator is 0 as it is. The divisor, not the
   // quotient, is selected, since 0 / 0 would leave NaN in the gradient.
-  return Sum(values * weights) / Select(Equal(total, 0), 1, total);
+  const Output weighted = values * EnsureShapeOf(weights, values.tensor());
+  return Sum(weighted) / Select(Equal(total, 0), 1, total);
 }
 
 Output ClassWeightsOf(Operand labels, const std::vector<double>& weights) {

@@ -52,7 +52,8 @@ Output SoftmaxCrossEntropy(Operand logits, Operand labels,
 Output SigmoidCrossEntropy(Operand logits, Operand labels);
 
 // d^2 / 2 where |d| <= delta, delta (|d| - delta / 2) elsewhere, d being the
-// difference (Huber, 1964); of CheckTargets' shapes.
+// difference (Huber, 1964); of CheckTargets' shapes. Throws
+// Error(kInvalidArgument) unless delta is above 0.
 Output Huber(Operand predictions, Operand targets, double delta = 1);
 
 // sum(values * weights) / sum(weights), a scalar; 0, and with it the gradient

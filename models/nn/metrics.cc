@@ -7,6 +7,7 @@
 #include "graph/ops/index.h"
 #include "graph/ops/loss.h"
 #include "graph/ops/reduce.h"
+#include "graph/ops/shape.h"
 #include "models/nn/metric_states.h"
 
 namespace sluice {
@@ -77,7 +78,7 @@ Output Accuracy(Operand logits, Operand labels) {
                     labels.tensor().shape().ToString(),
                     FormatLocation(logits.location())));
   }
-  Output right = Equal(likeliest, AsInt64(labels));
+  Output right = Equal(likeliest, EnsureShapeOf(AsInt64(labels), likeliest));
   if (IsFloating(logits.tensor().dtype())) {
     right = LogicalAnd(right, LogicalNot(HasNan(logits)));
   }
@@ -91,10 +92,10 @@ Output TopKAccuracy(Operand logits, Operand labels, int64_t k) {
 }
 
 Output AbsoluteError(Operand predictions, Operand targets) {
-  CheckTargets("AbsoluteError", predictions, targets);
+  const Operand wanted = CheckTargets("AbsoluteError", predictions, targets);
   LocationScope location(predictions.graph(), predictions.location());
   NameScope names(predictions.graph(), "absolute_error");
-  const Output error = Abs(predictions - targets);
+  const Output error = Abs(predictions - wanted);
   Axes others;
   for (int axis = 1; axis < error.shape().rank(); ++axis) {
     others.push_back(axis);

@@ -1,4 +1,5 @@
-// Variables that are kept beside others. Internal to models/optim.
+// Options of variables kept beside others, such as optimizer slots. Internal to
+// models/optim.
 #ifndef SLUICE_MODELS_OPTIM_BESIDE_H_
 #define SLUICE_MODELS_OPTIM_BESIDE_H_
 
@@ -6,7 +7,8 @@
 
 namespace sluice {
 
-// Of one of the same shape, element by element: of a part, too.
+// For a variable of the same shape as `variable`, element by element; if that
+// is a part of a tensor (VariableOptions::part_of), so is this.
 inline VariableOptions BesideOptions(const Output& variable) {
   return {.trainable = false, .part_of = variable.node().part_of()};
 }

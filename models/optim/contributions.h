@@ -1,5 +1,5 @@
-// What Minimize makes of gradients where each worker puts its own beside the
-// variables on parameter servers, and one of the workers updates by the mean of
+// How Minimize builds a training in which each worker puts its gradients beside
+// the variables on parameter servers, and one worker updates by the mean of
 // those that are admitted (AllReduceOptions::contributed).
 #ifndef SLUICE_MODELS_OPTIM_CONTRIBUTIONS_H_
 #define SLUICE_MODELS_OPTIM_CONTRIBUTIONS_H_
@@ -12,18 +12,20 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// Of one graph, once.
+// The contributions of one graph; to be made once for each.
 class Contributions {
  public:
-  // Throws Error(kInvalidArgument) where a variable has such a name already.
+  // Throws Error(kInvalidArgument) if a variable has the name of a contribution
+  // already.
   Contributions(Graph& graph, int64_t workers);
 
-  // Makes a variable beside `variable` for each worker's `value`, which is for
-  // that one, and returns the mean of those admitted, added in the order of the
-  // workers. What is not admitted may be NaN.
+  // Makes a variable beside `variable` for each worker's `value`, such as its
+  // gradient, and returns the mean of the admitted ones, added in the order of
+  // the workers. Those not admitted may be NaN.
   Output Mean(const Output& value, const Output& variable);
 
-  // Once all is there: makes what ContributionOf finds.
+  // Makes the operations that ContributionOf finds. Call it after the last
+  // Mean.
   void Finish();
 
  private:
@@ -33,20 +35,20 @@ class Contributions {
   std::vector<std::vector<Operation>> writes_;  // the same
 };
 
-// What a run of the training operation is fed then: a float32 for each worker,
-// above 0 for those that are admitted, and the sum of their weights
+// The feeds of a run of such a training operation: a float32 for each worker,
+// above 0 for the admitted ones; and the sum of their weights
 // (AllReduceOptions).
 Output AdmittedWorkers(const Graph& graph);
 Output AdmittedWeight(const Graph& graph);
 
-// The operation by which that worker puts its own there.
+// The operation by which worker `rank` writes its contribution.
 Operation ContributionOf(const Graph& graph, int rank);
 
-// Whether that is the name of such a place, which is of no training beyond the
-// step: beside a variable, of a graph that has Contributions. Elsewhere it is
-// any variable's.
+// Whether `name` is that of a contribution, which no state beyond the step
+// depends on. Only meaningful for a name beside a variable, in a graph that has
+// Contributions; elsewhere any variable may have it.
 bool IsContribution(std::string_view name);
-// Takes them out, of a graph that has Contributions.
+// `variables` without the contributions, for a graph that has Contributions.
 std::vector<Output> WithoutContributions(std::vector<Output> variables);
 
 }  // namespace sluice

@@ -15,7 +15,7 @@
 
 namespace sluice::dist {
 
-// The same optimizer, of gradients that are the means of all workers'.
+// `optimizer`, with gradients that are the means over all workers.
 inline Optimizer DistributedOptimizer(const Optimizer& optimizer,
                                       AllReduceOptions options = {}) {
   return optimizer.WithAllReduce(std::move(options));

@@ -1,4 +1,4 @@
-// What Minimize updates by: gradients, some of them of rows.
+// Finds the gradients that Minimize updates by, some of which are of rows.
 #ifndef SLUICE_MODELS_OPTIM_FIND_GRADIENTS_H_
 #define SLUICE_MODELS_OPTIM_FIND_GRADIENTS_H_
 
@@ -11,22 +11,24 @@
 
 namespace sluice {
 
-// A gradient whose variable is in `rows` is of slices of these (RowsGradient).
+// If a variable is in `rows`, its gradient consists of slices for these rows
+// (RowsGradient).
 struct FoundGradients {
   std::vector<GradientAndVariable> pairs;
   std::map<Output, Output> rows;  // by variable
 };
 
-// Of the loss, for the variables that are `wanted` (empty: all trainable ones
-// that it depends on); those of `tables` may be of rows. Throws Error where the
-// loss does not depend on one that is wanted, or on any.
+// The gradients of the loss for the `wanted` variables (empty: all trainable
+// ones that it depends on); those of `tables` may be of rows. Throws Error if
+// the loss does not depend on a wanted variable, or on any.
 FoundGradients FindGradients(const Operand& loss,
                              const std::vector<Output>& wanted,
                              const std::vector<Output>& tables,
                              const std::vector<Output>& seeds,
                              const GradientOptions& options);
 
-// Makes the slices one of each row, and zeros, for those who look at them.
+// Sums the slices of each row into one and fills up with zeros, for hooks that
+// look at gradients.
 void SumSlices(FoundGradients& gradients);
 
 }  // namespace sluice

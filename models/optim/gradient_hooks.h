@@ -1,4 +1,4 @@
-// What may happen to gradients between differentiation and the update:
+// Gradient hooks change gradients between differentiation and the update:
 // functions over (gradient, variable) pairs, run in the order given to
 // Optimizer::With. Clipping, accumulation and weight decay are here; loss
 // scaling and distribution are hooks of the same kind.
@@ -21,10 +21,11 @@ struct GradientAndVariable {
   Output variable;
 };
 
-// What Minimize knows while it builds. A hook may change what it says it may.
+// The state of Minimize while it builds. A hook may change the fields whose
+// comments say so.
 struct MinimizeContext {
   Graph& graph;
-  // int64 scalar: runs of the training operation that are completed.
+  // int64 scalar: the number of completed runs of the training operation.
   Output global_step;
   // float32 scalar.
   Output learning_rate;
@@ -32,23 +33,23 @@ struct MinimizeContext {
   // the optimizer's slots. Empty: every run does.
   Output condition;
   // bool scalar with loss scaling, else empty: whether all gradients of this
-  // run are finite. Where not, it does not update. A hook that keeps gradients
-  // must keep none of these, and then may clear this.
+  // run are finite; if not, the run does not update. A hook that accumulates
+  // gradients must leave out those of such a run, and may then clear this.
   Output finite;
-  // int64 scalar, which goes with the condition: the number of this update,
-  // counted from 1.
+  // int64 scalar: the number of this update, counted from 1. A hook that sets
+  // the condition sets this, too.
   Output update_number;
-  // For a hook to add to: what every run does beside the updates.
+  // Operations that every run does beside the updates; a hook may add some.
   std::vector<Operation> operations;
 };
 
 using GradientHook = std::function<void(
     MinimizeContext& context, std::vector<GradientAndVariable>& pairs)>;
 
-// A hook to which the slices of a gradient of rows, one of each row and further
-// ones of zeros, may stand for the gradient, whatever their shape: it does to
-// zeros nothing, and to others what depends on their values, not on where they
-// are. Minimize knows a GradientHook by this type (Optimizer::WithSparseRows).
+// A hook that may see, in place of a whole gradient, the slices of a gradient
+// of rows: one for each row, and further ones of zeros. It must leave zeros as
+// they are, and change other elements by their values, not their positions.
+// Minimize recognises such a hook by this type (Optimizer::WithSparseRows).
 struct SlicesHook {
   GradientHook hook;
   void operator()(MinimizeContext& context,
@@ -57,21 +58,21 @@ struct SlicesHook {
   }
 };
 
-// Whether a variable of that name is what Accumulate keeps.
+// Whether a variable of that name is one in which Accumulate keeps gradients.
 bool IsAccumulatedGradient(std::string_view name);
 
-// Which variables to leave out, by name.
+// Selects variables by name, such as those to leave out.
 using NamePredicate = std::function<bool(const std::string& name)>;
 // Biases and the parameters of normalisation layers: names that end in "bias",
 // "scale" or "offset".
 bool IsBiasOrNorm(const std::string& name);
 
-// What weights decay by. As a hook, which Minimize knows by this type, it adds
+// Weight decay. As a hook, which Minimize recognises by this type, it adds
 // rate * variable to the gradient.
 struct DecayHook {
   double rate = 0;
   NamePredicate exclude = nullptr;  // null: none
-  // 0 for those that are excluded.
+  // The rate for a variable; 0 if it is excluded.
   double Of(const Output& variable) const {
     return exclude && exclude(variable.name()) ? 0 : rate;
   }
@@ -79,7 +80,8 @@ struct DecayHook {
                   std::vector<GradientAndVariable>& pairs) const;
 };
 
-// Collects gradients of n runs, of which Minimize knows by this type.
+// Accumulates the gradients of n runs. Minimize recognises the hook by this
+// type.
 struct AccumulateHook {
   int64_t n = 1;
   void operator()(MinimizeContext& context,
@@ -95,7 +97,7 @@ namespace gradients {
 // the squares of all floats. A factor below the normal numbers of a gradient's
 // dtype (1.2e-38 of float32) makes zeros of it.
 GradientHook ClipByGlobalNorm(double max_norm);
-// The same for each by itself.
+// Clips each gradient by its own norm: times min(1, max_norm / norm).
 GradientHook ClipByNorm(double max_norm);
 // Each element limited to [-limit, limit].
 GradientHook ClipByValue(double limit);

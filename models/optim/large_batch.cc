@@ -18,7 +18,7 @@ bool Adapts(const NamePredicate& exclude, const Output& variable) {
 Output RatioOr1(const Output& above, const Output& below, const Output& a,
                 const Output& b) {
   const Output both = LogicalAnd(Greater(a, 0), Greater(b, 0));
-  return Select(both, above / below, OnesLike(above));
+  return Select(both, above / Select(both, below, 1), OnesLike(above));
 }
 
 }  // namespace

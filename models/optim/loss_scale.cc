@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -18,12 +17,17 @@ namespace sluice {
 LossScale::LossScale(Graph& graph, const LossScaleOptions& options)
     : options_(options) {
   if (!(options.initial >= kLeastLossScale) ||
-      !(options.initial <= std::numeric_limits<float>::max()) ||
-      options.window < 1) {
+      !(options.initial <= kMostLossScale) || options.window < 1) {
     throw Error(Code::kInvalidArgument,
-                fmt::format("loss scaling: wanted a finite scale of at least "
-                            "1 and a window of at least 1 step, got {} and {}",
+                fmt::format("loss scaling: wanted a scale from 1 to 2^126 and "
+                            "a window of at least 1 step, got {} and {}",
                             options.initial, options.window));
+  }
+  if (const Node* there = graph.Find("loss_scale/scale")) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("loss scaling: there is '{}' already; a graph has "
+                            "one loss scale, of one training ({})",
+                            there->name(), there->location()));
   }
   NameScope names(Scope(graph, "loss_scale"));
   DeviceScope anywhere(graph, "");
@@ -70,12 +74,11 @@ Operation LossScale::Update(const Output& finite) const {
   NameScope names(graph, "loss_scale");
   const Output good = Select(finite, good_steps_ + 1, 0);
   const Output grows = GreaterEqual(good, options_.window);
-  const Output doubled = scale_ * 2;
-  const Output larger =
-      Select(LogicalAnd(grows, IsFinite(doubled)), doubled, scale_);
+  const Output larger = Select(grows, scale_ * 2, scale_);
   const Output smaller = Maximum(scale_ * 0.5, kLeastLossScale);
+  const Output next = Select(finite, larger, smaller);
   return Group(graph,
-               {Assign(scale_, Select(finite, larger, smaller)),
+               {Assign(scale_, Minimum(next, kMostLossScale)),
                 Assign(good_steps_, Select(grows, 0, good)),
                 AssignAdd(skipped_, Cast(LogicalNot(finite), DType::kInt64))},
                "update");

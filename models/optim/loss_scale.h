@@ -21,15 +21,19 @@ struct LossScaleOptions {
   int64_t window = 2000;  // good steps in a row until the scale is doubled
 };
 
-// Below, the scale is not halved: what overflows then is not the scale's fault.
+// The scale is not halved below this: an overflow is then not due to it.
 inline constexpr double kLeastLossScale = 1;
+// Of more, what gradients are multiplied by to take it out would be denormal:
+// flushed to 0, and all gradients with it.
+inline constexpr double kMostLossScale = 0x1p126;
 
 // The state is in non-trainable variables, and so in checkpoints:
 // "loss_scale/scale" (float32), "loss_scale/good_steps" and
 // "loss_scale/skipped_steps" (int64).
 class LossScale {
  public:
-  // Throws Error unless 1 <= initial, a finite float32, and 1 <= window.
+  // Throws Error unless kLeastLossScale <= initial <= kMostLossScale and
+  // 1 <= window, and where the graph has a loss scale.
   LossScale(Graph& graph, const LossScaleOptions& options);
 
   // The gradient that differentiation begins with, that of the scaled loss with
@@ -38,7 +42,7 @@ class LossScale {
   // Divides the gradients by the scale. Returns whether all of them are finite,
   // a bool scalar.
   Output Unscale(std::vector<GradientAndVariable>& pairs) const;
-  // Moves the scale by what Unscale returned.
+  // Halves or doubles the scale as due; `finite` is what Unscale returned.
   Operation Update(const Output& finite) const;
   // int64 scalar: steps skipped before this one.
   const Output& skipped() const { return skipped_; }

@@ -23,6 +23,10 @@
 namespace sluice {
 namespace {
 
+constexpr RootScalar kGlobalStep = {"global_step", DType::kInt64,
+                                    "training's counter"};
+constexpr std::string_view kRunCount = "runs";
+
 void CheckLoss(const Operand& loss) {
   const Output& output = loss.tensor();
   if (!output.shape().scalar() || !IsFloating(output.dtype())) {
@@ -109,8 +113,29 @@ Output MakeRunCount(const Output& variable) {
   NameScope names(Scope(graph, variable.name()));
   // Another loss of the same variables may have been there before.
   const std::string name =
-      graph.UniqueName("runs").substr(graph.scope().size());
+      graph.UniqueName(std::string(kRunCount)).substr(graph.scope().size());
   return graph.Variable(name, Zeros({}, DType::kInt64), {.trainable = false});
+}
+
+// Refuses, of several trainings, one that names no variables: it takes the runs
+// of all for its own, by which averages and Adam would go wrong.
+void CheckNamesVariables(const Operand& loss, bool of_several) {
+  const Graph& graph = loss.graph();
+  const Output step = FindRootScalar(graph, kGlobalStep);
+  if (!step.valid()) return;
+  int64_t trainings = 0, counted = 0;
+  for (const auto& node : graph.nodes()) {
+    if (node->mutates() == 0 || node->op().assigns) continue;
+    const Output& variable = node->input(0);
+    const std::string& name = variable.name();
+    if (variable == step) ++trainings;
+    if (name.substr(name.rfind('/') + 1).starts_with(kRunCount)) ++counted;
+  }
+  if (trainings == 0 || (of_several && counted >= trainings)) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("Minimize: of several trainings in a graph each "
+                          "names its variables ({})",
+                          FormatLocation(loss.location())));
 }
 
 // Moves "<variable>/average" towards the variable, which `updated` has updated
@@ -136,9 +161,7 @@ Operation MoveAverage(const MinimizeContext& context, const Output& variable,
 }  // namespace
 
 Output GlobalStep(Graph& graph) {
-  return FindOrMakeRootScalar(
-      graph, {"global_step", DType::kInt64, "training's counter"},
-      Zeros({}, DType::kInt64));
+  return FindOrMakeRootScalar(graph, kGlobalStep, Zeros({}, DType::kInt64));
 }
 
 Optimizer Optimizer::With(GradientHook hook) const {
@@ -296,6 +319,10 @@ Operation Optimizer::Minimize(Operand loss,
   Graph& graph = loss.graph();
   LocationScope location(graph, loss.location());
   CheckLoss(loss);
+  // Who names the variables may train others of the graph by another operation,
+  // in turn with this one.
+  const bool of_several = !variables.empty();
+  CheckNamesVariables(loss, of_several);
   Output weight;
   if (all_reduce_ && !all_reduce_->weight.empty()) {
     weight = graph.Get(all_reduce_->weight);
@@ -316,9 +343,6 @@ Operation Optimizer::Minimize(Operand loss,
   const Output step = GlobalStep(graph);
   const Output rate = Identity(rate_.At(step), "learning_rate");
   NameScope names(graph, "train");
-  // Who names the variables may train others of the graph by another operation,
-  // in turn with this one.
-  const bool of_several = !variables.empty();
   const Output runs = of_several ? MakeRunCount(variables[0]) : step;
   MinimizeContext context = {graph,    runs,     rate, Output(),
                              Output(), runs + 1, {}};

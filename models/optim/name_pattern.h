@@ -15,16 +15,16 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// Whether the whole name is as the pattern says.
+// Whether the whole name matches the pattern.
 bool MatchesPattern(std::string_view name, std::string_view pattern);
 
-// Whether it is as one of the patterns says, which have commas between them.
+// Whether the name matches one of `patterns`, which are separated by commas.
 bool MatchesAny(std::string_view name, std::string_view patterns);
 
-// Those of `names`, in their order, that match one of `patterns`, which has
-// commas between them; none for "". kInvalidArgument for an empty pattern
-// beside a comma, and for one that matches none of the names: the error says
-// some of them.
+// Those of `names`, in their order, that match one of `patterns`, which are
+// separated by commas; none for "". kInvalidArgument for an empty pattern
+// beside a comma, and for a pattern that matches none of the names: the error
+// then lists some of them.
 Result<std::vector<std::string>> SelectNames(
     std::string_view patterns, const std::vector<std::string>& names);
 

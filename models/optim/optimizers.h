@@ -26,55 +26,56 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// Gradients of fewer bytes are joined until they have so many, so that they do
-// not each pay for a round of messages. Larger ones are not: joining copies
-// them twice, which takes longer than a round, about 20 us. What is reduced
-// first has a size of its own: before it is whole nothing can overlap.
+// Sizes of the buckets in which gradients are reduced. Gradients of fewer bytes
+// are joined until they have that many, so that they do not each pay for a
+// round of messages. Larger ones are not: joining copies them twice, which
+// takes longer than a round, about 20 us. The bucket that is reduced first has
+// a size of its own: before it is complete nothing can overlap.
 struct BucketBytes {
   size_t first = size_t{512} << 10;
   size_t others = size_t{512} << 10;
 };
 
-// What Optimizer::WithAllReduce does.
+// Options of Optimizer::WithAllReduce.
 struct AllReduceOptions {
-  // Names a float32 scalar of the graph, what this worker's share counts for,
-  // of mean 1 over the workers: loss and updates are taken times it. Empty: all
-  // count alike.
+  // The name of a float32 scalar of the graph, the weight of this worker's
+  // share, with mean 1 over the workers: the loss and updates are multiplied by
+  // it. Empty: all shares have the same weight.
   std::string weight = {};
-  // What float32 gradients are rounded to between workers: kFloat16 or
-  // kBFloat16 halve the bytes. They are divided by the number of workers first,
-  // added in float32 and rounded after each addition. kFloat16 has more digits,
-  // but what is beyond 65,504 becomes infinite, and what is below 6e-8 zero:
-  // it wants loss scaling. kFloat32: as they are.
+  // The dtype that float32 gradients are rounded to between workers: kFloat16
+  // or kBFloat16 halve the bytes. Gradients are divided by the number of
+  // workers first, added in float32 and rounded after each addition. kFloat16
+  // has more digits, but values beyond 65,504 become infinite and those below
+  // 6e-8 zero: it needs loss scaling. kFloat32: no rounding.
   DType between = DType::kFloat32;
-  BucketBytes buckets = {};  // each 1 or more, as they travel
-  // Whether a run of the operation is to be two, cut at its all-reduces: one
-  // that has what goes into them, any number of times, and one that is fed what
-  // comes out. What Graph::updates and the loss write is then written in the
-  // second alone, if variables have before it the values that they had before
-  // the first; the operation itself does not run these updates, but for what
-  // they reduce.
+  BucketBytes buckets = {};  // each 1 or more, in the dtype `between`
+  // Whether the operation is run in two halves, cut at its all-reduces: the
+  // first computes their operands, any number of times, and the second is fed
+  // their results. Variables written by Graph::updates and the loss are then
+  // written in the second half alone, provided that before it variables have
+  // the values that they had before the first. The operation itself does not
+  // run these updates, only what they reduce.
   bool in_two = false;
   // Whether nothing may be written before all is reduced: because all workers
-  // have the same variables, for which one of them runs the operation and the
-  // others what it reduces, or because one that is gone must not leave half a
-  // step. Then of what Graph::updates assign only the mean is written. Those
-  // that assign nothing, nothing that has a mean, or what is of another's new
-  // value, are Error(kUnimplemented).
+  // share the same variables, for which one worker runs the operation and the
+  // others what it reduces, or because a worker that is gone must not leave
+  // half a step. Of the values that Graph::updates assign only the mean is then
+  // written. Updates that do not assign, whose values have no mean or depend on
+  // another update's new value are Error(kUnimplemented).
   bool shared = false;
-  // What a worker with the largest share of a batch is fed, by which it is
-  // known how many rows of a table one reads at most, and how many workers
-  // there are: gradients of rows (WithSparseRows) then travel as such. Empty:
-  // all travel as a whole, and they do in_two and, unless rows_shared says
-  // otherwise, shared: where all have the same variables nothing but rows is
-  // needed to update them.
+  // The feeds of a worker with the largest share of a batch, which tell how
+  // many rows of a table a worker reads at most, and the number of workers:
+  // gradients of rows (WithSparseRows) are then exchanged as rows. Empty: all
+  // are exchanged as whole gradients, and so they are with in_two and, unless
+  // rows_shared is set, with shared: if all workers share the same variables,
+  // rows are all that is needed to update them.
   std::vector<FeedShape> largest_share = {};
   int64_t workers = 0;
   bool rows_shared = false;
-  // Where the variables are shared: rather than to be reduced, what each of so
-  // many workers has goes into variables of its own, by another operation, and
-  // the operation is by the mean of those that it is told are admitted
-  // (models/optim/contributions.h). Gradients travel as a whole.
+  // With shared variables: rather than being reduced, the gradients of each of
+  // `workers` workers go into variables of its own, by another operation, and
+  // this operation uses the mean of those that it is told are admitted
+  // (models/optim/contributions.h). Gradients are exchanged whole.
   bool contributed = false;
 };
 
@@ -92,8 +93,8 @@ struct Update {
 
 // How an optimizer updates a variable.
 struct UpdateRule {
-  // A further tensor per variable, of its dtype and shape: the non-trainable
-  // variable "<variable>/<name>".
+  // A further tensor per variable, with the variable's dtype and shape: the
+  // non-trainable variable "<variable>/<name>".
   struct Slot {
     std::string name;
     double first = 0;
@@ -104,15 +105,15 @@ struct UpdateRule {
   // runs that are not to update, the ops it is made of are skipped
   // (MakeConditional).
   std::function<Output(const Update& update)> apply;
-  // What `apply` does with gradients of rows, whose other rows it leaves alone.
+  // What `apply` does with gradients of rows; it leaves other rows alone.
   enum class Rows : uint8_t {
-    kNever,   // it takes none
-    kOnWish,  // it does to others what a gradient of 0 would not do
-    kAlways,  // the same as with zeros for the others, to the bit
+    kNever,   // does not take them
+    kOnWish,  // takes them; a gradient of 0 would change the other rows
+    kAlways,  // takes them, with the same bits as zeros for the other rows
   };
   Rows rows = Rows::kNever;
-  // Of a rule that has variables decay apart from their gradients: by how much
-  // where no gradients::WeightDecay says so.
+  // For a rule that decays variables apart from their gradients: the decay, if
+  // no gradients::WeightDecay sets it.
   std::optional<DecayHook> decay = {};
 };
 
@@ -122,15 +123,15 @@ class Optimizer {
   Optimizer(LearningRate rate, UpdateRule rule)
       : rate_(std::move(rate)), rule_(std::move(rule)) {}
 
-  // The same with one hook more, which runs after the others, but for
-  // gradients::WeightDecay, which come last.
+  // This optimizer with one more hook, which runs after the others; but
+  // gradients::WeightDecay hooks come last.
   Optimizer With(GradientHook hook) const;
   Optimizer WithLearningRate(LearningRate rate) const;
-  // The same with gradients that compute activations again rather than keep
-  // them.
+  // This optimizer with gradients that compute activations again rather than
+  // keep them.
   Optimizer WithRecompute(Recompute which = Recompute::kAll) const;
-  // The same that updates the variables whose names match (name_pattern.h) with
-  // `factor` times the learning rate; of several that match a variable the one
+  // This optimizer with `factor` times the learning rate for variables whose
+  // names match (name_pattern.h); of several factors for a variable the one
   // added last counts. Minimize throws Error for patterns that match none.
   Optimizer WithRateFactor(std::string patterns, double factor) const;
   // The same that updates, of the variables whose names match (name_pattern.h)
@@ -149,14 +150,14 @@ class Optimizer {
   // sees whole gradients (all but a SlicesHook), and with WithAllReduce
   // that does not say the largest share; and for patterns that match none.
   Optimizer WithSparseRows(std::string patterns = "*") const;
-  // The same that also keeps an average of each variable it updates, the
+  // This optimizer, also keeping an average of each variable it updates, the
   // non-trainable variable "<variable>/average": after update n it becomes
   // d * average + (1 - d) * variable, d = min(decay, (n - 1) / (n + 9)), so
   // that early values are soon forgotten. Evaluation and exports use the
   // averages (Polyak and Juditsky, 1992; for networks, Szegedy et al., 2016).
   // Throws Error unless 0 <= decay < 1.
   Optimizer WithAverages(double decay) const;
-  // The same that scales the loss, for training in float16. A step whose
+  // This optimizer with a scaled loss, for training in float16. A step whose
   // gradients overflow leaves all variables as they were (the optimizer's
   // slots, averages and all that Graph::updates and the loss write included),
   // but for GlobalStep, which counts it, and the scale; the number of updates
@@ -164,15 +165,15 @@ class Optimizer {
   // are of what the step has written Minimize throws Error(kUnimplemented),
   // unless it is in_two (AllReduceOptions).
   Optimizer WithLossScaling(const LossScaleOptions& options = {}) const;
-  // The same for one of several workers, each of which differentiates the loss
-  // of its share of a batch: gradients, and what Graph::updates and the loss
-  // write, also on the way to what they are, become the means of all workers'
+  // This optimizer for one of several workers, each of which differentiates the
+  // loss of its share of a batch: gradients, and the values that Graph::updates
+  // and the loss (or nodes they need) write, become the means over all workers
   // (SessionOptions::collective), before the loss scale is taken out and before
-  // the hooks. With one worker it changes no value but for `between`.
+  // the hooks. With one worker it changes no value but by `between`.
   Optimizer WithAllReduce(AllReduceOptions options = {}) const;
-  // The same with what `other` has by these: hooks, rate factors, sparse rows,
-  // recomputation, averages, loss scaling, all-reduce. A gradients::WeightDecay
-  // of it takes the place of a decay that the rule has.
+  // This optimizer with the settings of `other` by the functions above: hooks,
+  // rate factors, sparse rows, recomputation, averages, loss scaling,
+  // all-reduce. A gradients::WeightDecay of `other` replaces the rule's decay.
   Optimizer WithExtrasOf(const Optimizer& other) const;
 
   // Builds gradients of the scalar `loss`, the hooks, the updates of
@@ -180,7 +181,9 @@ class Optimizer {
   // and the increment of GlobalStep. The result is the operation that trains
   // one step. The rate it uses is node "learning_rate" (below the current
   // scope). Of two trainings in one run the second's loss must not come after
-  // the first's operation. Throws Error when there is nothing to train.
+  // the first's operation. Of several trainings in a graph each names its
+  // variables, and one may have a loss scale, which a graph has one of. Throws
+  // Error when there is nothing to train.
   Operation Minimize(Operand loss,
                      const std::vector<Output>& variables = {}) const;
 
@@ -188,17 +191,17 @@ class Optimizer {
   const LearningRate& learning_rate() const { return rate_; }
   // How many runs' gradients make an update (gradients::Accumulate).
   int64_t accumulates() const;
-  // WithLossScaling.
+  // Whether WithLossScaling was used.
   bool scales_loss() const { return loss_scaling_.has_value(); }
 
  private:
   // Update::weight_decay.
   double DecayOf(const Output& variable) const;
-  // Whether gradients::WeightDecay comes into gradients.
+  // Whether gradients::WeightDecay changes the gradients.
   bool DecaysGradients() const { return !decays_.empty() && !rule_.decay; }
-  // Whether gradients are more than what differentiation finds.
+  // Whether anything changes the gradients that differentiation finds.
   bool ChangesGradients() const { return !hooks_.empty() || DecaysGradients(); }
-  // Whether gradients of rows are reduced as such, where they are reduced.
+  // Whether gradients of rows, if they are reduced, are reduced as rows.
   bool RowsTravel() const;
   // Those of `variables` whose gradients may be of rows.
   std::vector<Output> Tables(const std::vector<Output>& variables) const;
@@ -254,7 +257,7 @@ struct AdamWOptions {
 };
 Optimizer AdamW(LearningRate rate = 0.001, const AdamWOptions& options = {});
 
-// For large batches: how far a variable w moves goes by its own norm.
+// LARS, for large batches: the step of a variable w is scaled by its own norm.
 
 // You, Gitman and Ginsburg, "Large Batch Training of Convolutional Networks"
 // (2017): Momentum with the gradient g' = ratio * (g + weight_decay * w) in
@@ -279,7 +282,7 @@ struct LambOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-6;
-  NamePredicate exclude = IsBiasOrNorm;  // these are Adam's
+  NamePredicate exclude = IsBiasOrNorm;  // these are updated as by Adam
 };
 Optimizer Lamb(LearningRate rate = 0.001, const LambOptions& options = {});
 

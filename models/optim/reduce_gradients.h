@@ -1,5 +1,5 @@
-// What Minimize does where several workers train one model, each on its share
-// of every batch (Optimizer::WithAllReduce).
+// Reductions that Minimize adds if several workers train one model, each on its
+// share of every batch (Optimizer::WithAllReduce).
 #ifndef SLUICE_MODELS_OPTIM_REDUCE_GRADIENTS_H_
 #define SLUICE_MODELS_OPTIM_REDUCE_GRADIENTS_H_
 
@@ -17,35 +17,35 @@ namespace sluice {
 
 class Contributions;
 
-// Makes each gradient the mean of all workers'. They are reduced, and joined
-// where they are small and of one device and dtype, in the reverse of the order
-// given, which is about that in which differentiation has them ready. What is
-// reduced together has a name by its variables and their order: where workers
-// differ in these, all have an error rather than sums of different ones. Those
-// of float32 are rounded to `between` for that, and so are the means; buckets
-// are of bytes as they travel. Of a variable that is a part (VariableOptions)
-// there is nothing to reduce: its gradient is the sum of all workers' already.
-// Those of variables in `rows` (FoundGradients) are left to ReduceRows.
+// Replaces each gradient by the mean over all workers. Gradients are reduced,
+// and small ones of one device and dtype joined, in the reverse of the given
+// order, about that in which differentiation finishes them. A bucket is named
+// by its variables and their order: if workers differ in these, all get an
+// error rather than sums of different gradients. Gradients of float32 are
+// rounded to `between` for that, and so are the means; buckets count bytes of
+// that dtype. The gradient of a variable that is a part (VariableOptions) is
+// not reduced: it is the sum over all workers already. Those of variables in
+// `rows` (FoundGradients) are left to ReduceRows.
 void ReduceGradients(std::vector<GradientAndVariable>& pairs,
                      DType between = DType::kFloat32,
                      const BucketBytes& buckets = {},
                      const std::map<Output, Output>& rows = {});
 
-// The nodes that write variables where `operations` run, also on the way to
-// them, in the graph's order.
+// The nodes that write variables when `operations` run, including nodes that
+// these need, in the graph's order.
 std::vector<Node*> WritesOf(const std::vector<Operation>& operations);
 
-// Throws Error(kUnimplemented) where there is one: "'y' updates 'v', and `what`
-// what it wrote: not `where`".
+// Throws Error(kUnimplemented) if `operations` write a variable: "'y' updates
+// 'v', and `what` what it wrote: not `where`".
 void RefuseWrites(const std::vector<Operation>& operations,
                   std::string_view what, std::string_view where);
 
 // Makes the floating variables that `writes` (WritesOf) write, such as moving
-// statistics, the mean of all workers', too. `weight` is a scalar, what this
-// worker's count for, of mean 1 over the workers; what counts for nothing may
-// be NaN. Empty: all count alike. Returns what does it, to be run with the
-// writes; where variables are `shared` (AllReduceOptions) in their place. With
-// `contributions`, not null, by those rather than all-reduces.
+// statistics, the mean over all workers, too. `weight` is a scalar, the weight
+// of this worker's values, with mean 1 over the workers; values of weight 0 may
+// be NaN. Empty: all weigh alike. Returns the operations that do it, to be run
+// with the writes or, if variables are `shared` (AllReduceOptions), in their
+// place. `contributions`, unless null, take the place of all-reduces.
 std::vector<Operation> ReduceUpdates(const std::vector<Node*>& writes,
                                      const Output& weight = Output(),
                                      size_t bucket_bytes = BucketBytes().others,

@@ -1,6 +1,6 @@
-// Gradients of rows (RowsGradient) where several workers train one model: they
-// travel as rows and slices, which of a large table are fewer bytes than all of
-// it.
+// Reduction of gradients of rows (RowsGradient) if several workers train one
+// model: they are exchanged as rows and slices, which for a large table are
+// fewer bytes than the whole gradient.
 #ifndef SLUICE_MODELS_OPTIM_REDUCE_ROWS_H_
 #define SLUICE_MODELS_OPTIM_REDUCE_ROWS_H_
 
@@ -12,14 +12,14 @@
 
 namespace sluice {
 
-// By variable, how many slices a worker sends, the same for all: as many as one
-// with the largest share of a batch has.
+// By variable, how many slices each worker sends: as many as a worker with the
+// largest share of a batch has.
 using RowsToSend = std::map<Output, int64_t>;
 
-// Which of the gradients of rows travel so, from shapes alone, so that all
-// workers decide alike. Others become whole gradients: where these are fewer
-// bytes, or it cannot be known how many slices there are. With `always` all
-// travel as rows, and what cannot is Error(kUnimplemented).
+// Chooses the gradients that are exchanged as rows, from shapes alone, so that
+// all workers decide alike. Others become whole gradients: if that is fewer
+// bytes, or if the number of slices cannot be known. With `always` all are
+// exchanged as rows; throws Error(kUnimplemented) for one that cannot be.
 RowsToSend ChooseRows(FoundGradients& gradients,
                       const AllReduceOptions& options, bool always);
 

@@ -1,5 +1,5 @@
-// Scalars that a training has one of: not trained, on any device, named from
-// the root whatever the current scope. Internal to models/optim.
+// Scalar variables that exist once in a training: not trained, on any device,
+// named from the root whatever the current scope. Internal to models/optim.
 #ifndef SLUICE_MODELS_OPTIM_ROOT_SCALAR_H_
 #define SLUICE_MODELS_OPTIM_ROOT_SCALAR_H_
 
@@ -15,10 +15,11 @@ struct RootScalar {
   std::string_view purpose;  // for messages
 };
 
-// The variable; not valid() where there is none. Throws Error(kInvalidArgument)
-// where something else has the name.
+// The variable; not valid() if there is none. Throws Error(kInvalidArgument) if
+// something else has the name.
 Output FindRootScalar(const Graph& graph, const RootScalar& scalar);
-// The same, made with this first value where there is none.
+// FindRootScalar, but if there is no such variable it is made, with first value
+// `first`.
 Output FindOrMakeRootScalar(Graph& graph, const RootScalar& scalar,
                             const Initializer& first);
 

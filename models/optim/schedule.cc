@@ -7,6 +7,8 @@
 #include <numbers>
 
 #include "graph/ops/elementwise.h"
+#include "graph/traversal.h"
+#include "io/files/crc32c.h"
 #include "models/optim/root_scalar.h"
 
 namespace sluice {
@@ -38,6 +40,24 @@ void Require(bool holds, std::string_view schedule, std::string_view wanted) {
 
 bool IsRate(double rate) {
   return std::isfinite(rate) && rate >= 0;
+}
+
+// "piecewise(1 until 10, 0.1 until 20, 0.01)"; of many the first ones, and a
+// checksum by which others differ.
+std::string DescribePieces(const std::vector<int64_t>& boundaries,
+                           const std::vector<double>& values) {
+  constexpr size_t kMost = 160;
+  std::string pieces;
+  for (size_t i = 0; i < boundaries.size(); ++i) {
+    pieces += fmt::format("{} until {}, ", values[i], boundaries[i]);
+  }
+  pieces += fmt::format("{}", values.back());
+  if (pieces.size() > kMost) {
+    pieces = fmt::format("{}, ... {} values, {:08x}",
+                         pieces.substr(0, pieces.rfind(", ", kMost)),
+                         values.size(), Crc32c(pieces));
+  }
+  return fmt::format("piecewise({})", pieces);
 }
 
 }  // namespace
@@ -73,7 +93,7 @@ LearningRate Piecewise(const std::vector<int64_t>& boundaries,
           "boundaries that grow");
   Require(std::all_of(values.begin(), values.end(), IsRate), name,
           "rates that are not negative");
-  return {name, [=](const Output& step) {
+  return {DescribePieces(boundaries, values), [=](const Output& step) {
             Output rate = Float64(step, values.back());
             for (size_t i = boundaries.size(); i-- > 0;) {
               rate = Select(Less(step, boundaries[i]), Float64(step, values[i]),
@@ -143,9 +163,11 @@ LearningRate Scaled(const LearningRate& rate, double factor) {
 LearningRate Plateau(const LearningRate& rate) {
   return {fmt::format("plateau({})", rate.description()),
           [rate](const Output& step) {
-            return rate.At64(step) *
-                   FindOrMakeRootScalar(step.graph(), kFactor,
-                                        Ones({}, DType::kFloat64));
+            const Output given = rate.At64(step);
+            const Output factor = FindOrMakeRootScalar(
+                step.graph(), kFactor, Ones({}, DType::kFloat64));
+            const bool has = Needed({&given.node()}).contains(&factor.node());
+            return has ? given : given * factor;
           }};
 }
 

@@ -28,7 +28,7 @@ class LearningRate {
 
   // The rate as a float32 scalar of step's graph.
   Output At(const Output& step) const;
-  // The same as float64, for schedules made of schedules.
+  // The rate as a float64 scalar, for schedules made of schedules.
   Output At64(const Output& step) const { return build_(step); }
   // "0.1", "5:0.1->0.4,15:0.4", "cosine(0.1 to 0 over 3000 steps)"
   const std::string& description() const { return description_; }
@@ -52,16 +52,16 @@ class LearningRate {
 //
 // Throws Error(kInvalidArgument) that says at which character what was wanted.
 LearningRate Schedule(std::string_view text, double steps_per_epoch);
-// With run.steps_per_epoch; where epochs are not known (knows_epochs) a rate
-// alone is all that can be.
+// The schedule of `text` with run.steps_per_epoch. If the length of an epoch is
+// not known (RunContext::knows_epochs), only a constant rate is allowed.
 LearningRate Schedule(std::string_view text, const RunContext& run);
 
 // Schedules in steps. All throw Error(kInvalidArgument) for arguments that
 // make no sense.
 namespace schedules {
 
-// values[i] until step boundaries[i], the last one, of which there is one
-// more, for ever.
+// values[i] until step boundaries[i]; then the last value, of which there is
+// one more than of boundaries.
 LearningRate Piecewise(const std::vector<int64_t>& boundaries,
                        const std::vector<double>& values);
 // rate, multiplied by `factor` after every `every` steps.
@@ -77,7 +77,8 @@ LearningRate Polynomial(double rate, int64_t steps, double final_rate = 0,
                         double power = 1);
 // rate times a number.
 LearningRate Scaled(const LearningRate& rate, double factor);
-// rate times the graph's LearningRateFactor, which it makes, 1 at first.
+// rate times the graph's LearningRateFactor, which it makes, 1 at first; a rate
+// that is of that factor already stays as it is.
 // Training goes on with the factor that it had reached, since that is a
 // variable; ReduceOnPlateau (models/train/hooks/plateau.h) lowers it.
 LearningRate Plateau(const LearningRate& rate);
@@ -92,7 +93,8 @@ LearningRate Shifted(const LearningRate& rate);
 // Error(kInvalidArgument) where something else has that name.
 Output LearningRateFactor(const Graph& graph);
 bool IsLearningRateFactor(std::string_view name);
-// The same of the int64 "learning_rate_shift" of schedules::Shifted.
+// The int64 scalar variable "learning_rate_shift" of schedules::Shifted, found
+// as LearningRateFactor is.
 Output LearningRateShift(const Graph& graph);
 bool IsLearningRateShift(std::string_view name);
 

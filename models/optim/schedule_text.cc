@@ -120,7 +120,10 @@ Output Within(const Segment& segment, const Output& epoch) {
   if (!segment.exponential) {
     return segment.from + (segment.to - segment.from) * done;
   }
-  return segment.from * Exp(std::log(segment.to / segment.from) * done);
+  // Elsewhere it is not asked for, but is not to overflow: FindNonFinite would
+  // blame it.
+  return segment.from *
+         Exp(std::log(segment.to / segment.from) * Clip(done, 0, 1));
 }
 
 }  // namespace

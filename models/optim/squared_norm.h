@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// SquaredNorm of what belongs to a variable: where that is a part of a tensor
-// that the workers have together, over all parts.
+// The SquaredNorm of a tensor that belongs to a variable. If the variable is a
+// part of a tensor that the workers share out, it is over all parts.
 inline Output SquaredNorm(const Output& x, const Output& variable) {
   const Output mine = SquaredNorm(x);
   if (variable.node().part_of() == 0) return mine;

@@ -17,6 +17,7 @@
 #include "models/train/hooks/save_checkpoints.h"
 #include "models/train/hooks/summaries.h"
 #include "models/train/run/evaluation_times.h"
+#include "models/train/step_loop.h"
 
 namespace sluice {
 namespace {
@@ -62,6 +63,14 @@ void NoteLeftOver(const TrainingRun& run) {
       fmt::format("the last {} of {} batches will be in no update, which are "
                   "by {} batches each (--accumulate)",
                   total % batches, total, batches));
+}
+
+void NoteFewExamples(const TrainingRun& run) {
+  const double batches = run.context().steps_per_epoch;
+  if (!run.knows_total_steps() || batches >= 1) return;
+  run.options().Note(fmt::format(
+      "there are {:g} examples to train on, fewer than the batch size, {}",
+      batches * static_cast<double>(run.batch_size()), run.batch_size()));
 }
 
 // What lies beside the checkpoints of a training and is of it alone: scalars,
@@ -276,37 +285,9 @@ TrainingResult Trainer::TrainOnce() {
   BeginTogether(run);
   NoteLeftOver(run);
   NoteEvaluations(run);
-  if (run.knows_total_steps() && run.context().steps_per_epoch < 1) {
-    options_.Note(fmt::format(
-        "there are {:g} examples to train on, fewer than the batch size, {}",
-        run.context().steps_per_epoch * static_cast<double>(run.batch_size()),
-        run.batch_size()));
-  }
-  if (saved && options_.restart) {  // now that what was asked for can be
-    const std::string moved =
-        saved->SetAside(FilesBeside(options_.log_dir)).ValueOrThrow();
-    if (!moved.empty()) {
-      options_.Note("the earlier training is now in " + moved);
-    }
-    options_.restart = false;  // what begins again is of this one
-  }
-  if (saved) {
-    // For `sluice graph`: what is done, fused and kept in memory.
-    ThrowIfError(FileSystem::Default().WriteAtomically(
-        JoinPath(options_.log_dir, "step.graph"),
-        PrintGraph(*run.StepGraph())));
-  }
-
-  if (run.workers().elastic()) {
-    try {
-      run.workers().Barrier("begun");
-    } catch (const Error& error) {
-      // Who has handed this out may be gone.
-      if (OthersAreGone(error)) Keep(run, {});
-      throw;
-    }
-    options_.restart = false;  // whoever becomes rank 0
-  }
+  NoteFewExamples(run);
+  if (saved) BeginFolder(run, *saved);
+  if (run.workers().elastic()) AwaitBegun(run);
 
   NanStop nan_stop(options_.log_every);
   std::optional<Summaries> summaries;
@@ -326,9 +307,49 @@ TrainingResult Trainer::TrainOnce() {
   }
 
   TrainingResult result;
+  RunToEnd(run, hooks, &result);
+  result.steps = run.step();
+  result.dropped = run.dropped();
+  result.stop_reason = run.stop_reason();
+  if (save) result.checkpoint = save->last_path();
+  const double seconds = seconds_before_ + run.training_seconds();
+  if (seconds > 0) {
+    result.examples_per_second =
+        static_cast<double>(examples_before_ + run.examples()) / seconds;
+  }
+  return result;
+}
+
+void Trainer::BeginFolder(const TrainingRun& run, CheckpointManager& saved) {
+  if (options_.restart) {  // now that what was asked for can be
+    const std::string moved =
+        saved.SetAside(FilesBeside(options_.log_dir)).ValueOrThrow();
+    if (!moved.empty()) {
+      options_.Note("the earlier training is now in " + moved);
+    }
+    options_.restart = false;  // what begins again is of this one
+  }
+  // For `sluice graph`: what is done, fused and kept in memory.
+  ThrowIfError(FileSystem::Default().WriteAtomically(
+      JoinPath(options_.log_dir, "step.graph"), PrintGraph(*run.StepGraph())));
+}
+
+void Trainer::AwaitBegun(TrainingRun& run) {
+  try {
+    run.workers().Barrier("begun");
+  } catch (const Error& error) {
+    // Who has handed this out may be gone.
+    if (OthersAreGone(error)) Keep(run, {});
+    throw;
+  }
+  options_.restart = false;  // whoever becomes rank 0
+}
+
+void Trainer::RunToEnd(TrainingRun& run, const std::vector<Hook*>& hooks,
+                       TrainingResult* result) {
   bool ended = false;  // hooks have been told
   try {
-    RunSteps(run, hooks, &result);
+    RunSteps(run, hooks, result);
     ended = true;
     // Not before rank 0 has saved: who leaves may end the job.
     run.workers().Barrier("trained");
@@ -344,7 +365,7 @@ TrainingResult Trainer::TrainOnce() {
     const bool may_begin_again =
         !run.diverged() &&
         (others ? run.sound() : servers.any() && servers.patience.count() > 0);
-    if (may_begin_again) Keep(run, result);
+    if (may_begin_again) Keep(run, *result);
     if (may_begin_again && (others || ServerIsGone())) throw;
     if (error.code() != Code::kUnavailable &&
         error.code() != Code::kDeadlineExceeded) {
@@ -355,130 +376,18 @@ TrainingResult Trainer::TrainOnce() {
     for (Hook* hook : hooks) hook->OnError(run);
     throw;
   }
-  result.steps = run.step();
-  result.dropped = run.dropped();
-  result.stop_reason = run.stop_reason();
-  if (save) result.checkpoint = save->last_path();
-  const double seconds = seconds_before_ + run.training_seconds();
-  if (seconds > 0) {
-    result.examples_per_second =
-        static_cast<double>(examples_before_ + run.examples()) / seconds;
-  }
-  return result;
 }
 
 void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
                        TrainingResult* result) {
   const Workers& workers = run.workers();
-  const Agreement agreement(workers, options_.stop);
   if (run.apart() && workers.leads()) {
     era_ = std::max(era_, NewestEra(*options_.servers.cluster) + 1);
   }
   int64_t era = era_;
   if (run.apart()) workers.TakeFromFirst("era", &era, sizeof(era));
-  Meetings meetings(workers, options_.servers, era);
-  run.BeginRounds(era);
-  for (Hook* hook : hooks) hook->Begin(run);
-  const auto evaluate = [&](bool due) {
-    result->evaluation = run.Evaluate(&agreement);
-    if (!result->evaluation) return;
-    result->evaluation->due = due;
-    const int64_t before = run.evaluations().value_or(0);
-    if (due) CountEvaluations(run);
-    try {
-      for (Hook* hook : hooks) hook->AfterEvaluation(run, *result->evaluation);
-    } catch (...) {
-      run.set_evaluations(before);  // whoever goes on makes it again
-      throw;
-    }
-  };
-  const auto evaluate_when_due = [&] {
-    if (!EvaluationIsDue(run)) return;
-    run.Finish();
-    // Due for all after the same step.
-    const bool stops = !agreement.Reason().empty();
-    run.MarkTogether();
-    if (stops) return;
-    evaluate(true);
-    // What it saves is of now.
-    if (run.apart()) workers.Barrier("evaluated");
-  };
-  // Whether to end now, and whether to measure the next step.
-  const auto decide = [&] {
-    if (!agreement.agreed().empty()) {
-      return Agreement::Decision{agreement.agreed(), false};
-    }
-    bool measure = false;
-    for (const Hook* hook : hooks) {
-      measure =
-          measure || hook->Measures(run, run.step() + run.steps_at_once());
-    }
-    if (!run.apart()) {
-      Agreement::Decision decision = agreement.Decide(
-          run.stop_reason(), measure, run.wants_meeting(), run.times());
-      run.Hear(decision.times);
-      if (decision.meet && decision.stop.empty()) {
-        run.MarkTogether();
-        for (Hook* hook : hooks) hook->AtMeeting(run);
-      }
-      return decision;
-    }
-    const auto wants_meeting = [&] {
-      return run.wants_meeting() || run.stopped() ||
-             !options_.StopReason().empty();
-    };
-    const auto meets = [&] {
-      using Clock = std::chrono::steady_clock;
-      const Clock::time_point begin = Clock::now();
-      const bool now = meetings.Now(wants_meeting(), run.times());
-      run.CountWait(
-          std::chrono::duration<double>(Clock::now() - begin).count());
-      run.Hear(meetings.times());
-      return now;
-    };
-    // Those that are done have no further step, and meet behind the last.
-    while (!run.done() && meets()) {
-      const std::string stop = agreement.Decide(run.stop_reason(), false).stop;
-      run.MarkTogether();
-      for (Hook* hook : hooks) hook->AtMeeting(run);
-      workers.Barrier("met");
-      if (!stop.empty()) return Agreement::Decision{stop, false};
-    }
-    return Agreement::Decision{"", measure};
-  };
-  // A resumed one begins with the evaluation that it was stopped before.
-  if (!run.done()) evaluate_when_due();
-  Agreement::Decision next = decide();
-  if (!next.stop.empty()) run.Stop(next.stop);
-  std::string cache_trouble;
-  while (next.stop.empty() && !run.done()) {
-    if (next.regroup) Regroup();
-    if (run.Step(next.measure)) {
-      for (Hook* hook : hooks) hook->AfterStep(run);
-      if (next.measure && cache_trouble.empty()) {
-        cache_trouble = run.input().CacheTrouble();
-        if (!cache_trouble.empty()) options_.Note(cache_trouble);
-      }
-    } else if (run.knows_total_steps()) {
-      run.Stop(fmt::format("the input ended after {} steps", run.step()));
-      break;
-    }
-    evaluate_when_due();
-    next = decide();
-    if (!next.stop.empty()) run.Stop(next.stop);
-  }
-  run.Finish();
-  const bool evaluated =
-      result->evaluation && result->evaluation->step == run.step();
-  result->interrupted = agreement.Reason();
-  run.MarkTogether();
-  if (!result->interrupted.empty()) {
-    result->evaluation.reset();
-  } else if (!evaluated) {
-    evaluate(run.done());
-    if (!result->evaluation) result->interrupted = agreement.Reason();
-  }
-  for (Hook* hook : hooks) hook->End(run);
+  const auto regroup = [this] { Regroup(); };
+  StepLoop(run, hooks, era, regroup, result).Run();
 }
 
 }  // namespace sluice

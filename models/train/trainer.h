@@ -1,4 +1,4 @@
-// Trains, evaluates, predicts with and exports what a TrainerSpec describes.
+// Trains, evaluates, predicts with and exports the model of a TrainerSpec.
 //
 //   Trainer trainer({.name = "mnist", .input = Input, .model = Model}, run,
 //                   {.log_dir = "logs"});
@@ -24,13 +24,13 @@ namespace SLUICE_PUBLIC sluice {
 
 struct TrainingResult {
   int64_t steps = 0;  // completed, resumed ones included
-  // Of the final variables; nullopt when options.stop cut training or the
-  // evaluation short.
+  // The evaluation of the final variables; nullopt when options.stop cut
+  // training or the evaluation short.
   std::optional<Evaluation> evaluation;
   double seconds = 0;  // of this call
-  // While training, in this call.
+  // Examples per second of training in this call, without evaluations.
   double examples_per_second = 0;
-  // TrainingRun::dropped, since it began or began again.
+  // TrainingRun::dropped, since the training began or began again.
   std::vector<int64_t> dropped;
   std::string stop_reason;  // empty: all steps were done
   std::string interrupted;  // options.stop's reason, of any worker; empty: none
@@ -42,92 +42,104 @@ class Trainer {
  public:
   Trainer(TrainerSpec spec, RunContext run, TrainingOptions options);
 
-  // Hooks of Train, called in the order added, after the NaN stop and the
-  // summaries and before checkpoints are saved.
+  // Adds a hook for Train. Hooks are called in the order added, after the NaN
+  // stop and the summaries and before checkpoints are saved.
   void AddHook(std::unique_ptr<Hook> hook);
 
   // Trains run.epochs epochs in all, or run.steps steps: resumes from
   // options.log_dir where there is a checkpoint, and tells the reporter so.
-  // Several workers (SessionOptions::collective) each call it: they share out
-  // every batch and each evaluation, and end together. Rank 0 alone uses the
-  // folder and options.weights and has a reporter; hooks are called by all. Run
-  // it with the same spec, run and options on each. Where the collective is
-  // elastic those that are left go on, whoever is gone.
+  // Several workers (SessionOptions::collective) each call it, with the same
+  // spec, run and options: they share out every batch and each evaluation, and
+  // end together. Rank 0 alone uses the folder and options.weights and has a
+  // reporter; hooks are called by all. If the collective is elastic, the
+  // workers that are left go on, whichever are gone.
   TrainingResult Train();
 
-  // One worker alone does what follows.
-  // With options.weights, or else options.checkpoint of those in
-  // options.log_dir. The step is 0 for weights. `each`, unless null, gets the
-  // batches and what the model exports for them. nullopt: cut short by it or by
-  // options.stop.
+  // The calls from here on are for one worker alone.
+  //
+  // Evaluate and Predict use options.weights, or else the checkpoint in
+  // options.log_dir that options.checkpoint chooses. The step is 0 for weights.
+  // `each`, unless null, gets the batches and the model's exports for them.
+  // nullopt: `each` or options.stop cut it short.
   std::optional<Evaluation> Evaluate(const OnBatch& each = nullptr);
   void Predict(const OnBatch& fn);
-  // `run` with what the checkpoint says of the training (class_names,
-  // trained_on); for weights as it is. The next of the calls beside it uses
-  // the same checkpoint, whatever has been saved meanwhile.
+  // `run` with class_names and trained_on from the checkpoint; unchanged for
+  // weights. The next of these calls uses the same checkpoint, whatever has
+  // been saved meanwhile.
   RunContext ToldOfTraining(RunContext run);
   // Writes a folder that LoadExported (models/train/export.h) reads.
   void Export(const std::string& directory);
 
  private:
-  // One of what Train does, to the end or an error; the result but for the
-  // time.
+  // Trains once, to the end or an error, for Train, which may begin again.
+  // Returns the result without the time.
   TrainingResult TrainOnce();
-  // Where it is rank 0 it speaks, and the folder is its own.
+  // Gives rank 0 the reporter, the folder and the weights.
   void TakePlace();
-  // All leave at this step, for those that wait to come in.
+  // Leaves the group at this step, as all workers do, so that new workers can
+  // join.
   [[noreturn]] void Regroup();
-  // Whether an error that came is because of a parameter server that is gone,
-  // or another worker's, and the training is to begin again with it. Of several
-  // workers all come to that: who does first takes the others out of what they
-  // wait in.
+  // Whether an error is due to a parameter server that is gone, here or as
+  // another worker says, and the training is to begin again with the server.
+  // The first worker to find that makes the others' waits fail, so that all
+  // come to it.
   bool ServerIsGone() const;
-  // The same of workers that are gone from an elastic job.
+  // Whether an error is due to workers that are gone from an elastic job.
   bool OthersAreGone(const Error& error) const;
-  // Of one that has failed and may begin again.
+  // Keeps what beginning again needs of a run that has failed.
   void Keep(TrainingRun& run, const TrainingResult& result);
   // Waits for servers and workers. Throws Error.
   void AwaitOthers();
-  // Where it does not begin again, and nothing newer is in the folder.
+  // Saves the kept checkpoint of an elastic job that does not begin again,
+  // unless the folder has one as new.
   void SaveKept() const;
-  // An error of a device, file system or other worker that is gone, and what
-  // is left.
+  // Adds the last checkpoint to an error about a device, file system or worker
+  // that is gone.
   Error WithLastCheckpoint(const Error& error) const;
   // Sets the state to begin with: a checkpoint's, the given weights or none.
   void Begin(TrainingRun& run, const std::optional<CheckpointManager>& saved);
   // Gives all workers the state that rank 0 begins with.
   void BeginTogether(TrainingRun& run);
-  // Those that were added.
+  // Of rank 0, once the training can begin.
+  void BeginFolder(const TrainingRun& run, CheckpointManager& saved);
+  // The others of an elastic job have begun, too.
+  void AwaitBegun(TrainingRun& run);
+  // The hooks that were added.
   std::vector<Hook*> AddedHooks() const;
+  // To where no worker needs another any more; or an error, of which hooks are
+  // told, and Train whether it may begin again.
+  void RunToEnd(TrainingRun& run, const std::vector<Hook*>& hooks,
+                TrainingResult* result);
   void RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
                 TrainingResult* result);
-  // The model with training off and trained variables, and where those are
-  // from.
+  // The model with training off and trained variables, and the source of these.
   struct TrainedModel {
     std::unique_ptr<Inference> inference;
     int64_t step = 0;
     std::string checkpoint;  // its path; "": weights
   };
   TrainedModel Trained(Mode mode, const SessionOptions& session);
-  // That checkpoint, read once; nothing with options.weights.
+  // The checkpoint that options.checkpoint chooses, read once; nullopt with
+  // options.weights.
   std::optional<ChosenCheckpoint> Chosen();
 
   TrainerSpec spec_;
   RunContext run_;
   TrainingOptions options_;
-  // Those of rank 0.
+  // The options that a worker uses when it is rank 0 (TakePlace).
   std::string log_dir_, weights_;
   Reporter* reporter_;
   std::vector<std::unique_ptr<Hook>> hooks_;
   std::optional<ChosenCheckpoint> told_of_;  // until it is used
-  // More with each that begins, also of another process later: servers may
-  // outlive these. Of rank 0, whose counts.
+  // Grows with each run that begins, also in later processes, since servers may
+  // outlive them. Rank 0's counts for all.
   int64_t era_;
   bool again_ = false;  // in this call of Train
-  // Of the one before, where there is no folder to begin again from, or it has
-  // less: of an elastic job.
+  // The state of the run before, to begin again from if there is no folder, or
+  // if that may have less, as for an elastic job.
   std::shared_ptr<const Checkpoint> kept_;
-  // That all have trained on, and for how long, before the present one.
+  // The examples that all workers trained on in earlier runs of this call, and
+  // the seconds that took.
   int64_t examples_before_ = 0;
   double seconds_before_ = 0;
 };

@@ -92,6 +92,26 @@ TEST_CASE("mirrored: as devices, as processes, as one, it goes on") {
   CheckSameTensors(NewestTensors(log), NewestTensors(whole));
 }
 
+TEST_CASE("mirrored: that it goes on with fewer devices is said") {
+  for (const bool defined : {false, true}) {
+    CAPTURE(defined);
+    const TemporaryFolder folder;
+    const std::string log = folder / "log";
+    Flags flags = {"--steps", "4", "--log-dir", log};
+    if (defined) flags = With(flags, {"--virtual-workers", "2"});
+    const Flags half = With(flags, {"--max-steps", "2"});
+    const Outcome begun = RunMnist(OnMnist("train", With(kTwo, half)));
+    REQUIRE_MESSAGE(begun.code == 0, begun.err);
+    const std::string said = "it was trained by 2 processes or devices";
+    const Outcome same = RunMnist(OnMnist("train", With(kTwo, half)));
+    CHECK(same.code == 0);
+    CHECK(!Contains(same.err, said));
+    const Outcome rest = RunMnist({"train", "--log-dir", log});
+    CHECK(rest.code == 0);
+    CHECK(Contains(rest.err, said) == !defined);
+  }
+}
+
 TEST_CASE("mirrored: a batch for each device, and a rate by their number") {
   TemporaryFolder folder;
   const Flags devices = With(kTwo, {"--steps", "6"});

@@ -6,21 +6,16 @@
 
 #include <doctest/doctest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <string>
+#include <vector>
 
 #include "tests/places.h"
 #include "tests/support/idx_folder.h"
+#include "tests/support/text_of.h"
 
 namespace {
 
-std::string TextOf(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+using sluice::testing::TextOf;
 
 TEST_CASE("the program in the README is this one") {
   const std::string readme = TextOf(SLUICE_SOURCE_DIR "/README.md");

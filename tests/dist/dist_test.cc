@@ -315,6 +315,13 @@ TEST_CASE("dist: variables that are not the same are everyone's error") {
     CHECK(Contains(line, "rank 0 of 3 failed: "));
     CHECK(Contains(line, "'w'"));
   }
+  for (const std::string& line : all([](Model& model) {
+         if (dist::Rank() == 1) model.session->Freeze();
+         dist::BroadcastVariables(*model.session, model.graph.Variables());
+       })) {
+    CHECK(Contains(line, "rank 1 of 3 failed: "));
+    CHECK(Contains(line, "'w' cannot be written"));
+  }
   for (const std::string& line : OfThree([]() -> std::string {
          Model model(dist::Rank(), /*part_of=*/12);
          model.session->Initialize();

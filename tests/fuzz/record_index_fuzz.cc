@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "io/files/fault_file_system.h"
 #include "io/files/record.h"
 #include "io/records/record_files.h"
+#include "tests/support/fault_file_system.h"
 
 namespace sluice {
 namespace {
@@ -24,7 +24,7 @@ std::string RecordsOf(std::string_view lengths) {
 }
 
 void Check(std::string_view lengths, std::string_view index) {
-  FaultFileSystem files;
+  testing::FaultFileSystem files;
   const std::string file = RecordsOf(lengths);
   ThrowIfError(files.Create("f").ValueOrThrow()->Append(file));
   const auto walked = RecordFiles::Open({"f"}, 1, files).ValueOrThrow();

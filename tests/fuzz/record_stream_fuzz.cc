@@ -5,11 +5,11 @@
 #include <string>
 #include <string_view>
 
-#include "io/files/fault_file_system.h"
 #include "io/files/gzip.h"
 #include "io/files/line_stream.h"
 #include "io/files/record.h"
 #include "io/records/record_stream.h"
+#include "tests/support/fault_file_system.h"
 
 namespace sluice {
 namespace {
@@ -67,7 +67,7 @@ void CheckLines(FileSystem& files, std::string_view bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  sluice::FaultFileSystem files;
+  sluice::testing::FaultFileSystem files;
   sluice::ThrowIfError(files.Create("f").ValueOrThrow()->Append(bytes));
   sluice::CheckRecords(files, bytes);
   sluice::CheckLines(files, bytes);

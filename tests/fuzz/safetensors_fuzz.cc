@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "io/checkpoints/safetensors.h"
-#include "io/files/fault_file_system.h"
+#include "tests/support/fault_file_system.h"
 
 namespace sluice {
 namespace {
@@ -26,7 +26,7 @@ const Tensor* Find(const Safetensors& file, const std::string& name) {
 void CheckRoundTrip(std::string_view bytes) {
   const auto file = ParseSafetensors(bytes, "fuzz");
   if (!file.ok() || !Writable(*file)) return;
-  FaultFileSystem files;
+  testing::FaultFileSystem files;
   SLUICE_CHECK(
       WriteSafetensors("f", file->tensors, file->metadata, files).ok());
   const auto again = ReadSafetensors("f", files);

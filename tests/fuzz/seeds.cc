@@ -30,13 +30,13 @@
 #include "graph/passes/device_description.h"
 #include "io/checkpoints/checkpoint.h"
 #include "io/checkpoints/safetensors.h"
-#include "io/files/fault_file_system.h"
 #include "io/files/file.h"
 #include "io/files/record.h"
 #include "io/images/png.h"
 #include "io/records/tf_example.h"
 #include "io/summaries/event_proto.h"
 #include "tests/support/exif_bytes.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/pth_bytes.h"
 #if SLUICE_HAVE_JPEG
 #include "tests/support/random_jpeg.h"
@@ -80,7 +80,7 @@ std::string Contributions() {
 }
 
 std::string Safetensors() {
-  FaultFileSystem memory;
+  testing::FaultFileSystem memory;
   const NamedTensor tensors[] = {
       {"a", Tensor::Full(DType::kFloat32, {2, 2}, 1)},
       {"b", Tensor::Full(DType::kBool, {3}, 1)},
@@ -234,7 +234,9 @@ std::string CallsOfMasters() {
         part},
        {R"({"call": "drop", "session": $, "step": 1})", ""},
        {R"({"call": "ask", "text": "a"})", ""},
-       {R"({"call": "reach", "task": "", "incarnations": ["5"]})", ""}});
+       {R"({"call": "reach", "session": $, "task": "", )"
+        R"("incarnations": ["5"]})",
+        ""}});
 }
 
 std::string AnswersOfWorkers() {
@@ -296,7 +298,7 @@ constexpr char kPlan[] =
     R"(", "command": ["a"], "folder": "/", "rank": 1, "server": -1,)"
     R"( "size": 2, "first": 1, "local_size": 1, "job": "b", "coordinator": "",)"
     R"( "first_port": 0, "servers": "", "servers_return": false,)"
-    R"( "listen": "", "port": 0,)"
+    R"( "listen": "", "port": 0, "one_host": true,)"
     R"( "token": "", "credentials": [], "certificates": "",)"
     R"( "allow_plaintext": false, "pin": false, "elastic": false,)"
     R"( "address": "", "timeout_kill": 5.0, "peer_timeout": 60.0})";

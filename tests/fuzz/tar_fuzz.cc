@@ -5,14 +5,14 @@
 #include <string>
 #include <string_view>
 
-#include "io/files/fault_file_system.h"
 #include "io/records/tar.h"
+#include "tests/support/fault_file_system.h"
 
 namespace sluice {
 namespace {
 
 void Check(std::string_view archive) {
-  FaultFileSystem files;
+  testing::FaultFileSystem files;
   SLUICE_CHECK((*files.Create("f"))->Append(archive).ok());
   const auto file = files.OpenRead("f").ValueOrThrow();
   TarReader reader("f", *file);

@@ -9,6 +9,7 @@
 
 #include "graph/builder.h"
 #include "graph/compile/evaluate.h"
+#include "graph/session/session.h"
 
 namespace sluice {
 namespace {
@@ -234,6 +235,59 @@ TEST_CASE("gradients of gradients") {
   const auto second = Gradients({first[0]}, {t.x})[0];
   const auto third = Gradients({second}, {t.x})[0];
   CheckClose(Value(third, t.given), Numeric(second, t.x, t.given));
+}
+
+// Their slices are summed by row before they are joined.
+TEST_CASE("gradients of gradients by rows of a table that is read twice") {
+  Graph graph;
+  const Output table = graph.Variable("table", Zeros({4, 2}, DType::kFloat64));
+  const Output w = graph.Placeholder("w", DType::kFloat64, {3, 2});
+  const Output u = graph.Placeholder("u", DType::kFloat64, {2, 2, 2});
+  const Output some =
+      Gather(table, graph.Constant(Tensor::Array<int64_t>({3}, {2, 0, 2})));
+  const Output others = Gather(
+      table, graph.Constant(Tensor::Array<int32_t>({2, 2}, {1, 2, 1, 1})));
+  const Output y = Sum(Tanh(some * w)) + Sum(Square(others * u));
+  const RowsGradient g = GradientsByRows({y}, {table}, {table})[0];
+  REQUIRE(g.rows.valid());
+  REQUIRE(g.values.shape() == Shape{7, 2});
+  const Output v = graph.Constant(Tensor::Array<double>(
+      {7, 2}, {1, -2, .5, 3, -1, .25, 2, 1.5, -.75, 4, 6, -3, .125, 5}));
+  const Given given = {
+      {table, Tensor::Array<double>({4, 2}, {.3, -.2, .8, .4, -.5, .7, 9, 9})},
+      {w, Tensor::Array<double>({3, 2}, {.5, -1, .25, 2, 1.5, -.75})},
+      {u, Tensor::Array<double>({2, 2, 2}, {1, 2, -1, .5, .75, -2, 3, .25})}};
+  const Output projected = Sum(g.values * v);
+  for (const Output& x : {table, w, u}) {
+    CAPTURE(x.name());
+    const Output second = Gradients({projected}, {x})[0];
+    REQUIRE(second.valid());
+    CheckClose(Value(second, given), Numeric(projected, x, given));
+  }
+}
+
+TEST_CASE("gradients of sums by row, of shapes that are fed") {
+  Graph graph;
+  const Output rows =
+      graph.Placeholder("rows", DType::kInt32, {kUnknown, kUnknown});
+  const Shape any{kUnknown, kUnknown, kUnknown};
+  const Output values = graph.Placeholder("values", DType::kFloat64, any);
+  const Output v = graph.Placeholder("v", DType::kFloat64, any);
+  const Output loss = Sum(SumRows(rows, values, 3).sums * v);
+  const Output gradient = Gradients({loss}, {values})[0];
+  Session session(graph);
+  const auto run = [&](const Tensor& of_rows, const Tensor& by) {
+    return session.Run({{rows, of_rows}, {values, by}, {v, by}}, gradient);
+  };
+  // Each has what v has at the first of its row.
+  const Tensor by =
+      Tensor::Array<double>({2, 3, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  const Tensor got =
+      run(Tensor::Array<int32_t>({2, 3}, {2, -1, 2, 0, 2, 0}), by);
+  CHECK(got.BitEqual(
+      Tensor::Array<double>({2, 3, 2}, {1, 2, 0, 0, 1, 2, 7, 8, 1, 2, 7, 8})));
+  const Tensor nothing(DType::kFloat64, {0, 3, 2});
+  CHECK(run(Tensor(DType::kInt32, {0, 3}), nothing).shape() == nothing.shape());
 }
 
 // sin, cos, -sin, -cos, sin: no repeated differentiation loses a sign.

@@ -140,8 +140,10 @@ TEST_CASE("look-up by name") {
                  "unknown op 'Frobnicate'; `sluice ops` lists them"));
   CHECK(Contains(ErrorOf([&] { graph.Get("tower/split:2"); }),
                  "Split 'tower/split' has 2 outputs, no 'tower/split:2'"));
-  CHECK(Contains(ErrorOf([&] { graph.Get("tower/split:x"); }),
-                 "no 'tower/split:x'"));
+  for (const char* index : {"x", "", "-1", " 1", "+1", "1x", "4294967297"}) {
+    const std::string name = std::string("tower/split:") + index;
+    CHECK(Contains(ErrorOf([&] { graph.Get(name); }), "no '" + name + "'"));
+  }
 }
 
 TEST_CASE("variables and their first values") {

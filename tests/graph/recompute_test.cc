@@ -232,6 +232,30 @@ TEST_CASE("gradients of gradients may be recomputed too") {
   }
 }
 
+TEST_CASE("what is computed again may be as deep as the graph") {
+  Graph graph;
+  const auto channels = [&](double value) {
+    return graph.Constant(Tensor::Full(DType::kFloat32, {4}, value));
+  };
+  const Output x = graph.Placeholder("x", DType::kFloat32, {8, 4});
+  Output y = BatchNorm(x, channels(1), channels(0), channels(0), channels(1)).y;
+  std::vector<const Node*> first;
+  for (int i = 0; i < 40'000; ++i) {
+    y = -y;
+    first.push_back(&y.node());
+  }
+  (void)Gradients({Sum(y)}, {x}, {}, {Recompute::kNorms});
+  size_t alike = 0;
+  const Node* before = nullptr;  // the second computation of the node before
+  for (const Node* node : first) {
+    const Node* const twin = graph.Find("gradients/recompute/" + node->name());
+    REQUIRE(twin != nullptr);
+    alike += before == nullptr || &twin->input(0).node() == before ? 1 : 0;
+    before = twin;
+  }
+  CHECK(alike == first.size());
+}
+
 // What Recompute::kAll is to make small: what is kept and the
 // largest segment.
 int64_t CostOf(const std::vector<int>& cuts, const std::vector<int64_t>& bytes,
@@ -260,7 +284,10 @@ TEST_CASE("cuts are where little crosses") {
   // Blocks of four nodes; within one, three values are alive.
   std::vector<int64_t> bytes(64, 10), crossing(65, 30);
   for (size_t i = 0; i < crossing.size(); i += 4) crossing[i] = 10;
-  for (int cut : ChooseCuts(bytes, crossing)) CHECK(cut % 4 == 0);
+  const std::vector<int> cuts = ChooseCuts(bytes, crossing);
+  for (int cut : cuts) CHECK(cut % 4 == 0);
+  // 7 cuts and segments of two blocks: 7 * 10 + 8 * 10, and no others are less.
+  CHECK(CostOf(cuts, bytes, crossing) == 150);
 }
 
 TEST_CASE("what cannot be cut with profit is left whole") {

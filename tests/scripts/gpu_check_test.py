@@ -323,6 +323,13 @@ class Plan(unittest.TestCase):
         names = [row.name for row in gpu_rows.ROWS]
         self.assertEqual(len(names), len(set(names)))
 
+    def test_optimizers_are_measured_in_the_dtype_that_they_have(self):
+        asked = [row.command for row in gpu_rows.ROWS
+                 if "optimizer" in row.command]
+        self.assertTrue(asked)
+        for command in asked:
+            self.assertEqual(command[command.index("--dtype") + 1], "float32")
+
     def test_programs_are_those_that_are_packed(self):
         text = (ROOT / "scripts" / "package.sh").read_text()
         for row in gpu_rows.ROWS:

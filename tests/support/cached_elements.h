@@ -13,7 +13,7 @@
 #include <string>
 
 #include "io/cache/disk_cache.h"
-#include "io/files/fault_file_system.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/random_example.h"
 
 namespace sluice::testing {

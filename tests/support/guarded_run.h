@@ -3,6 +3,9 @@
 #ifndef SLUICE_TESTS_SUPPORT_GUARDED_RUN_H_
 #define SLUICE_TESTS_SUPPORT_GUARDED_RUN_H_
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -152,27 +155,41 @@ inline GuardedRunResult GuardedRun(Kernel& kernel, const KernelSpec& spec,
   return result;
 }
 
-// Empty if the tensors agree: floats to `tolerance` times the largest
-// magnitude among them (at least 1), integers and bools exactly, NaN with NaN.
-// dtypes may differ.
+// How far floats may be from what is wanted: `relative` times the largest
+// finite magnitude wanted in their tensor or, with `each`, times that of each;
+// or `absolute`, where that is more.
+struct Allowance {
+  double relative = 0;
+  double absolute = 0;
+  bool each = false;
+};
+
+// Empty if the tensors agree, one for one: floats within the allowance,
+// integers and bools exactly, NaN with NaN. dtypes may differ.
 inline std::string Difference(const std::vector<Tensor>& got,
                               const std::vector<Tensor>& wanted,
-                              double tolerance) {
+                              const Allowance& allowance) {
+  if (got.size() != wanted.size()) {
+    return fmt::format("{} tensors, wanted {}", got.size(), wanted.size());
+  }
   for (size_t k = 0; k < got.size(); ++k) {
     const Tensor& a = got[k];
     const Tensor& b = wanted[k];
     if (a.shape() != b.shape()) return "shapes differ";
-    double scale = 1;
+    double largest = 0;
     for (int64_t i = 0; i < b.elements(); ++i) {
-      if (std::isfinite(b.At(i))) scale = std::max(scale, std::abs(b.At(i)));
+      if (std::isfinite(b.At(i)))
+        largest = std::max(largest, std::abs(b.At(i)));
     }
-    const double allowed = IsFloating(a.dtype()) ? tolerance * scale : 0;
     for (int64_t i = 0; i < a.elements(); ++i) {
       const double x = a.At(i), y = b.At(i);
-      const bool same = x == y || (std::isnan(x) && std::isnan(y));
-      if (!same && !(std::abs(x - y) <= allowed)) {
-        return "output " + std::to_string(k) + "[" + std::to_string(i) +
-               "] is " + std::to_string(x) + ", wanted " + std::to_string(y);
+      if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+      const double scale = allowance.each ? std::abs(y) : largest;
+      const double allowed =
+          std::max(allowance.relative * scale, allowance.absolute);
+      const bool may_differ = IsFloating(a.dtype()) && std::isfinite(y);
+      if (!may_differ || !(std::abs(x - y) <= allowed)) {
+        return fmt::format("output {}[{}] is {}, wanted {}", k, i, x, y);
       }
     }
   }
@@ -181,10 +198,9 @@ inline std::string Difference(const std::vector<Tensor>& got,
 
 inline bool SameBits(const std::vector<Tensor>& a,
                      const std::vector<Tensor>& b) {
-  for (size_t k = 0; k < a.size(); ++k) {
-    if (!a[k].BitEqual(b[k])) return false;
-  }
-  return true;
+  return std::equal(
+      a.begin(), a.end(), b.begin(), b.end(),
+      [](const Tensor& x, const Tensor& y) { return x.BitEqual(y); });
 }
 
 }  // namespace sluice::testing

@@ -26,6 +26,7 @@ inline TensorsByName NewestTensors(const std::string& log_dir) {
 }
 
 inline void CheckSameTensors(const TensorsByName& a, const TensorsByName& b) {
+  REQUIRE(!a.empty());
   REQUIRE(a.size() == b.size());
   for (const auto& [name, tensor] : a) {
     CAPTURE(name);

@@ -3,6 +3,10 @@
 #define SLUICE_TESTS_SUPPORT_OP_CHECK_H_
 
 #include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "graph/compile/evaluate.h"
 #include "tests/support/guarded_run.h"
@@ -10,7 +14,7 @@
 
 namespace sluice::testing {
 
-// Allowed difference from a result of wider type, relative to the largest.
+// Allowed difference from a result of wider type, relative to it.
 inline double Tolerance(DType dtype) {
   switch (dtype) {
     case DType::kFloat64:
@@ -34,6 +38,31 @@ inline double Tolerance(const KernelSpec& spec) {
     }
   }
   return tolerance;
+}
+
+// How close a kernel's results come to what is wanted: by the results' own
+// magnitude, of each where the op is elementwise. Where terms cancel it is the
+// terms' magnitude that counts, since each of them is rounded: a few epsilons
+// of what is computed in, float32 for halves, times the largest operand. No
+// more than the tolerance itself, though: what takes large operands (softmax
+// far from 0) shifts them before it rounds.
+inline Allowance AllowanceFor(const KernelSpec& spec,
+                              const std::vector<Tensor>& inputs) {
+  constexpr double kEpsilons = 16;
+  const double tolerance = Tolerance(spec);
+  const double epsilon =
+      tolerance > Tolerance(DType::kFloat64) ? 0x1p-23 : 0x1p-52;
+  double largest = 0;
+  for (const Tensor& input : inputs) {
+    if (!IsFloating(input.dtype())) continue;
+    for (int64_t i = 0; i < input.elements(); ++i) {
+      const double x = std::abs(input.At(i));
+      if (std::isfinite(x)) largest = std::max(largest, x);
+    }
+  }
+  return {.relative = tolerance,
+          .absolute = std::min(tolerance, kEpsilons * epsilon * largest),
+          .each = OpTable::Global().Get(spec.op).elementwise};
 }
 
 // A probe without elements somewhere, with the results of the CPU's reference.

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <fstream>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,15 +20,9 @@
 #include "tests/support/error_text.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text_of.h"
 
 namespace sluice::testing {
-
-inline std::string TextOf(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 inline int64_t Lines(const std::string& text) {
   return std::count(text.begin(), text.end(), '\n');

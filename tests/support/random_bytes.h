@@ -1,4 +1,4 @@
-// Random input for readers of files.
+// Random bytes and numbers.
 #ifndef SLUICE_TESTS_SUPPORT_RANDOM_BYTES_H_
 #define SLUICE_TESTS_SUPPORT_RANDOM_BYTES_H_
 
@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <vector>
 
 namespace sluice::testing {
 
@@ -23,6 +24,16 @@ inline std::string RandomBytes(std::mt19937& random, size_t n) {
   std::string bytes(n, '\0');
   for (char& byte : bytes) byte = static_cast<char>(random());
   return bytes;
+}
+
+inline std::vector<std::byte> RandomBuffer(std::mt19937& random, size_t n) {
+  std::vector<std::byte> bytes(n);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+inline std::vector<std::byte> RandomBuffer(uint32_t seed, size_t n) {
+  std::mt19937 random(seed);
+  return RandomBuffer(random, n);
 }
 
 // Of every magnitude.

@@ -18,6 +18,7 @@ inline std::vector<NamedTensor> TrainedTensors(const std::string& log_dir,
   const auto checkpoint = ReadCheckpoint(
       fmt::format("{}/checkpoint-{}.safetensors", log_dir, step));
   REQUIRE_MESSAGE(checkpoint.ok(), checkpoint.status().message());
+  REQUIRE(!checkpoint->tensors.empty());
   return checkpoint->tensors;
 }
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "io/files/fault_file_system.h"
+#include "tests/support/fault_file_system.h"
 
 namespace sluice::testing {
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -24,20 +25,20 @@ namespace {
 
 // The classes of all files, whose folders must agree on them.
 std::vector<std::string> ClassNamesOf(const std::vector<std::string>& paths) {
-  std::map<std::string, std::vector<std::string>> names;  // by folder
+  if (paths.empty()) return {};
+  const std::string first = ParentDirectory(paths[0]);
+  const std::vector<std::string> names = ReadClassNames(first).ValueOrThrow();
+  std::set<std::string> agreeing = {first};
   for (const std::string& path : paths) {
     const std::string folder = ParentDirectory(path);
-    if (names.contains(folder)) continue;
-    names[folder] = ReadClassNames(folder).ValueOrThrow();
-    const auto& [first, expected] = *names.begin();
-    if (names[folder] != expected) {
-      throw Error(Code::kInvalidArgument,
-                  fmt::format("'{}' and '{}' have different names of classes: "
-                              "check one after the other",
-                              first, folder));
-    }
+    if (!agreeing.insert(folder).second) continue;
+    if (ReadClassNames(folder).ValueOrThrow() == names) continue;
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'{}' and '{}' have different names of classes: "
+                            "check one after the other",
+                            first, folder));
   }
-  return names.empty() ? std::vector<std::string>() : names.begin()->second;
+  return names;
 }
 
 // The records of those files in which records can be found; the others are

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "engine/thread_annotations.h"
+#include "io/remote/http/ascii.h"
 #include "io/remote/http/no_closed_pipe.h"
 
 #ifdef SLUICE_HAVE_CRYPTO
@@ -61,15 +61,6 @@ struct Transfer {
   }
 };
 
-std::string_view Trimmed(std::string_view text) {
-  const auto blank = [](char c) {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-  };
-  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 void TakeHeader(std::string_view line, HttpResponse* response) {
   if (line.starts_with("HTTP/")) {  // of this answer; others led here
     response->headers.clear();
@@ -77,11 +68,8 @@ void TakeHeader(std::string_view line, HttpResponse* response) {
   }
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos) return;
-  std::string name(Trimmed(line.substr(0, colon)));
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  response->headers.emplace_back(std::move(name),
-                                 Trimmed(line.substr(colon + 1)));
+  response->headers.emplace_back(LowerCase(Stripped(line.substr(0, colon))),
+                                 Stripped(line.substr(colon + 1)));
 }
 
 size_t OnHeader(char* bytes, size_t size, size_t n, void* into) {

@@ -1,8 +1,8 @@
 #include "io/remote/http/http.h"
 
 #include <algorithm>
-#include <charconv>
-#include <system_error>
+
+#include "engine/parse_number.h"
 
 namespace sluice::remote {
 
@@ -12,20 +12,12 @@ std::string_view HttpResponse::Header(std::string_view name) const {
   return found == headers.rend() ? std::string_view() : found->second;
 }
 
-std::optional<uint64_t> ParseCount(std::string_view text) {
-  uint64_t count = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, count);
-  if (error != std::errc() || stop != end || text.empty()) return {};
-  return count;
-}
-
 std::optional<std::time_t> ParseHttpDate(std::string_view text) {
   constexpr std::string_view kForm = "Sun, 06 Nov 1994 08:49:37 GMT";
   constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
   if (text.size() != kForm.size() || text.substr(25) != " GMT") return {};
   const auto number = [&](size_t at, size_t digits) {
-    const auto value = ParseCount(text.substr(at, digits));
+    const auto value = ParseWhole<unsigned>(text.substr(at, digits));
     return value ? static_cast<int>(*value) : -1;
   };
   const size_t month = kMonths.find(text.substr(8, 3));

@@ -63,9 +63,6 @@ class HttpClient {
   virtual Result<HttpResponse> Send(const HttpRequest& request) = 0;
 };
 
-// Decimal digits and nothing else; none also where they do not fit.
-std::optional<uint64_t> ParseCount(std::string_view text);
-
 // Seconds since 1970 of "Sun, 06 Nov 1994 08:49:37 GMT" (RFC 9110, section
 // 5.6.7); none for any other form.
 std::optional<std::time_t> ParseHttpDate(std::string_view text);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "engine/parse_number.h"
 #include "io/counter_random.h"
 #include "io/remote/http/s3_error.h"
 #include "io/remote/http/url.h"
@@ -47,7 +48,7 @@ milliseconds RetryAfter(const HttpResponse& response, std::time_t now) {
   constexpr int64_t kMost = 24 * 3600;
   const std::string_view text = response.Header("retry-after");
   int64_t seconds = 0;
-  if (const auto count = ParseCount(text)) {
+  if (const auto count = ParseWhole<uint64_t>(text)) {
     seconds = static_cast<int64_t>(std::min<uint64_t>(*count, kMost));
   } else if (const auto date = ParseHttpDate(text)) {
     seconds = std::clamp<int64_t>(*date - now, 0, kMost);

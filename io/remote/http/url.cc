@@ -1,11 +1,11 @@
 #include "io/remote/http/url.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 
+#include "engine/parse_number.h"
 #include "io/files/open_files.h"
 #include "io/files/schemes.h"
 #include "io/remote/http/ascii.h"
@@ -64,12 +64,9 @@ bool IsHost(std::string_view host) {
 
 // None for what is no port; 0 for an empty one, which is the scheme's own.
 std::optional<unsigned> ParsePort(std::string_view digits) {
-  unsigned port = 0;
-  if (digits.empty()) return port;
-  const char* end = digits.data() + digits.size();
-  const auto parsed = std::from_chars(digits.data(), end, port);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  if (port == 0 || port > 65535) return std::nullopt;
+  if (digits.empty()) return 0u;
+  const auto port = ParseWhole<unsigned>(digits);
+  if (!port || *port == 0 || *port > 65535) return std::nullopt;
   return port;
 }
 

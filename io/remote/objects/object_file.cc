@@ -73,6 +73,10 @@ class ObjectFile : public ReadableFile {
                    }) {}
 
   uint64_t size() const override { return source_->version.size; }
+  std::string version() const override {
+    const auto text = TextOf(source_->version, source_->path);
+    return text.ok() ? *text : "";
+  }
   std::optional<std::chrono::system_clock::time_point> written()
       const override {
     using std::chrono::system_clock;

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "engine/parse_number.h"
 #include "io/remote/http/s3_error.h"
 
 namespace sluice::remote {
@@ -25,7 +26,7 @@ std::optional<ContentRange> ParseContentRange(std::string_view text) {
   ContentRange range;
   const std::string_view size = text.substr(slash + 1);
   if (size != "*") {
-    const auto count = ParseCount(size);
+    const auto count = ParseWhole<uint64_t>(size);
     if (!count) return {};
     range.size = *count;
   }
@@ -36,8 +37,8 @@ std::optional<ContentRange> ParseContentRange(std::string_view text) {
   }
   const size_t dash = part.find('-');
   if (dash == std::string_view::npos) return {};
-  const auto first = ParseCount(part.substr(0, dash));
-  const auto last = ParseCount(part.substr(dash + 1));
+  const auto first = ParseWhole<uint64_t>(part.substr(0, dash));
+  const auto last = ParseWhole<uint64_t>(part.substr(dash + 1));
   if (!first || !last || *last < *first || *last >= range.size) return {};
   range.first = *first;
   range.last = *last;
@@ -110,7 +111,8 @@ ObjectVersion VersionOf(const HttpResponse& response) {
   if (response.status == 206) {
     const auto range = ParseContentRange(response.Header("content-range"));
     if (range) version.size = range->size;
-  } else if (const auto size = ParseCount(response.Header("content-length"))) {
+  } else if (const auto size =
+                 ParseWhole<uint64_t>(response.Header("content-length"))) {
     version.size = *size;
   }
   return version;

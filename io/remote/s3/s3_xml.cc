@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/parse_number.h"
 #include "io/files/open_files.h"
 #include "io/remote/http/ascii.h"
 #include "io/remote/http/http.h"
@@ -50,7 +51,7 @@ Result<ObjectList> ParseObjectList(std::string_view body) {
     } else if (path == "Contents/ETag") {
       object.etag = std::move(text);
     } else if (path == "Contents/Size") {
-      const auto size = ParseCount(Stripped(text));
+      const auto size = ParseWhole<uint64_t>(Stripped(text));
       if (!size) {
         return DataLoss("a list of S3 gives an object's size as '" +
                         Shown(text) + "'");

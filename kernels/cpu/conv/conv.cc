@@ -88,6 +88,7 @@ template <typename T>
 void ForwardBlock(const ConvGeometry& g, const Operands<T>& in, int64_t image,
                   int64_t oh, int64_t ow, int64_t group, int64_t o0,
                   int64_t width, ComputeType<T>* sum) {
+  if (g.in == 0) return;  // there is no filter to point into
   using C = ComputeType<T>;
   Runs<C> runs{width, sum};
   for (int64_t kh = 0; kh < g.h.window; ++kh) {

@@ -9,6 +9,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/kernel.h"
+#include "engine/semantics/fused_program.h"
 #include "kernels/cpu/elementwise/elementwise.h"
 #include "kernels/cpu/fused/fused_chain.h"
 
@@ -51,7 +52,9 @@ struct FusedKept {
 
 // Scratch memory of one thread, on its stack: about the nearest cache.
 inline constexpr int64_t kFusedScratchBytes = 32 << 10;
-inline constexpr int kMostFusedRegisters = 32;
+// Enough for every value of what the fusion pass makes.
+inline constexpr int kMostFusedRegisters =
+    kMostProgramInputs + kMostProgramSteps;
 inline constexpr int64_t kMostFusedTile = 2048;
 inline constexpr int64_t kFusedTileUnit = 64;  // elements: whole cache lines
 

@@ -69,6 +69,10 @@ void ForCombinedColumns(const RowBlocks& b, Fn fn) {
 // the first block's vector.
 template <typename C>
 void AddBlocks(const RowBlocks& b, const C* sums, int which, C* totals) {
+  if (b.blocks() == 0) {  // of which there are no sums
+    std::fill_n(totals, b.width, C(0));
+    return;
+  }
   ForCombinedColumns(b, [&](int64_t first, int64_t n) {
     SumRowsInRuns(sums + which * b.width + first, b.blocks(), 2 * b.width, n,
                   totals + first);

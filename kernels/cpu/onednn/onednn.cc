@@ -176,10 +176,12 @@ void RegisterOnednn(KernelTable& table, const char* op,
                   .dtypes = DType::kFloat32,
                   .make = [make](const KernelSpec& s) -> Result<KernelPtr> {
                     try {
-                      return make(s);
+                      KernelPtr kernel = make(s);
+                      if (kernel != nullptr) return kernel;
+                      return Unimplemented("oneDNN has no kernel for it");
                     } catch (const dnnl::error& error) {
-                      return Internal(fmt::format("{} '{}': oneDNN: {}", s.op,
-                                                  s.node, error.what()));
+                      return Unimplemented(fmt::format(
+                          "oneDNN has no kernel for it: {}", error.what()));
                     }
                   }});
 }

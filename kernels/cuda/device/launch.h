@@ -113,7 +113,7 @@ __device__ inline void Barrier() {
   __syncthreads();
 }
 
-// Every lane of the warp must come to the next three.
+// Every lane of the warp must come to the next two.
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 // The value of the lane whose number differs in the bits of `lanes`.
 template <typename T>
@@ -124,10 +124,6 @@ __device__ T ShuffleXor(T value, int lanes) {
 template <typename T>
 __device__ T ShuffleFrom(T value, int lane) {
   return __shfl_sync(kAllLanes, value, lane);
-}
-// Bit l is the predicate of lane l.
-__device__ inline unsigned Vote(bool predicate) {
-  return __ballot_sync(kAllLanes, predicate ? 1 : 0);
 }
 
 }  // namespace sluice::cuda

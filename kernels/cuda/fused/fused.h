@@ -20,6 +20,7 @@ Status LaunchFused(FusedKernel kernel, const FusedWork& work,
 
 // A program for the interpreter, plain data.
 inline constexpr int kMostInterpretedSteps = 64;
+static_assert(kMostInterpretedSteps >= kMostProgramSteps);
 struct InterpretedStep {
   double params[2];
   uint8_t function;  // its place among those of engine/semantics/scalar.h

@@ -14,6 +14,8 @@ namespace {
 // Blocks that fill any GPU of today several times over.
 constexpr int64_t kMostBlocks = 4096;
 static_assert(kFusedThreads == kSumThreads);
+static_assert(kMostFusedInputs >= kMostProgramInputs &&
+              kMostFusedOutputs >= kMostProgramOutputs);
 
 // Merges dimensions over which all inputs that repeat do so alike. Their
 // strides are 0 where they repeat.

@@ -1,11 +1,11 @@
 #include "kernels/cuda/runtime/choice_file.h"
 
-#include <charconv>
 #include <fstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "engine/parse_number.h"
 #include "kernels/cuda/runtime/user_cache.h"
 
 namespace sluice::cuda {
@@ -17,13 +17,8 @@ constexpr std::string_view kFormat = "sluice choices 1";
 constexpr uintmax_t kMostBytes = uintmax_t{16} << 20;
 
 std::optional<int64_t> NumberOf(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
-    return std::nullopt;
-  }
-  return value;
+  const auto value = ParseWhole<int64_t>(text);
+  return value && *value >= 0 ? value : std::nullopt;
 }
 
 // The key and choice of a line, or nothing.

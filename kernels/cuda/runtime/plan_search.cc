@@ -64,14 +64,19 @@ std::vector<size_t> SearchOrder(const std::vector<int64_t>& engines) {
   return order;
 }
 
+std::optional<Fastest> FirstThatRuns(size_t suggestions, const Trial& trial) {
+  for (size_t i = 0; i < suggestions; ++i) {
+    if (trial.make(i) && std::isfinite(trial.time(i))) return Fastest{i, false};
+  }
+  return std::nullopt;
+}
+
 std::optional<Fastest> SearchFastest(const std::vector<int64_t>& engines,
                                      const Trial& trial, SearchBudget& budget) {
   const double begin = budget.Now(), allowance = budget.Allowance();
   std::optional<Fastest> fastest;
   if (allowance <= 0) {
-    for (size_t i = 0; i < engines.size() && !fastest; ++i) {
-      if (trial.make(i)) fastest = Fastest{i, false};
-    }
+    fastest = FirstThatRuns(engines.size(), trial);
     budget.Spent(begin);
     return fastest;
   }

@@ -65,11 +65,15 @@ struct Fastest {
   bool measured = false;
 };
 
+// The first in the library's own order that can be made and runs; compared with
+// no other, so it is not `measured`. Nothing where there is none.
+std::optional<Fastest> FirstThatRuns(size_t suggestions, const Trial& trial);
+
 // Tries suggestions until all are tried or the search's part of the budget is
 // used up, and passes those over which would take more than what is left of it;
 // but until one has run it goes on. Nothing where no plan can be made, or none
-// of them runs. Where nothing is left of the budget, the first plan in the
-// library's own order is taken untimed.
+// of them runs. Where nothing is left of the budget, the first that runs is
+// taken.
 std::optional<Fastest> SearchFastest(const std::vector<int64_t>& engines,
                                      const Trial& trial, SearchBudget& budget);
 

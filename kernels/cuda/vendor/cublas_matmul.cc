@@ -1,8 +1,9 @@
 // Matrix products by cuBLASLt. When a kernel is made its candidates are timed
 // and the fastest is taken, unless the session wants the same bits in every
-// run: then the first that cuBLASLt names, which depends on shapes alone.
-// Sums are in float for half types, partial sums too. Where cuBLASLt has
-// nothing for a product, the next kernel of the table is made, our own.
+// run: then the first that runs, in cuBLASLt's order, which depends on shapes
+// alone. Sums are in float for half types, partial sums too. Where cuBLASLt has
+// nothing for a product, the next kernel of the table is made, our own. A ReLU
+// is a kernel of ours behind the product (cublas_epilogue.h says why).
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -13,10 +14,12 @@
 #include <vector>
 
 #include "engine/thread_annotations.h"
+#include "kernels/cuda/ops/elementwise/elementwise.h"
 #include "kernels/cuda/ops/gemm/matmul.h"
 #include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/measure.h"
 #include "kernels/cuda/runtime/nvidia_library.h"
+#include "kernels/cuda/vendor/cublas_epilogue.h"
 #include "kernels/cuda/vendor/cublas_lt.h"
 
 namespace sluice::cuda {
@@ -70,7 +73,8 @@ class LtMatMul final : public Kernel {
         product_(ProductOf(spec)),
         batches_(MatMulBatchesOf(ProductShapeOf(spec))),
         added_(AddedTo(spec)),
-        relu_(HasRelu(spec)) {
+        epilogue_(LtEpilogueOf(spec)),
+        relu_(HasRelu(spec) ? FindUnary("Relu", dtype_) : nullptr) {
     const auto bytes = [](const TensorType& t) { return t.bytes(); };
     a_bytes_ = bytes(spec.inputs[0]);
     b_bytes_ = bytes(spec.inputs[1]);
@@ -94,9 +98,7 @@ class LtMatMul final : public Kernel {
     }
     SLUICE_ASSIGN_OR_RETURN(const std::vector<Choice> candidates, Candidates());
     choice_ = candidates.front();
-    if (!deterministic_ && candidates.size() > 1) {
-      SLUICE_RETURN_IF_ERROR(Measure(candidates));
-    }
+    SLUICE_RETURN_IF_ERROR(Measure(candidates));
     choices.by_key[key] = choice_;
     return {};
   }
@@ -115,11 +117,11 @@ class LtMatMul final : public Kernel {
 
  private:
   std::string KeyFor(int device) const {
-    std::string key = fmt::format(
-        "{} {} {}{} {}x{}x{} {}{} {} {} {} {}", device, NameOf(dtype_), tf32_,
-        deterministic_, product_.m, product_.n, product_.k,
-        product_.transpose_a, product_.transpose_b, static_cast<int>(added_),
-        relu_, batches_.inner, Alignment());
+    std::string key =
+        fmt::format("{} {} {}{} {}x{}x{} {}{} {} {} {}", device, NameOf(dtype_),
+                    tf32_, deterministic_, product_.m, product_.n, product_.k,
+                    product_.transpose_a, product_.transpose_b,
+                    static_cast<int>(added_), batches_.inner, Alignment());
     return key + fmt::format(" {} {} {}", batches_.a_stride, batches_.b_stride,
                              batches_.c_stride);
   }
@@ -184,14 +186,8 @@ class LtMatMul final : public Kernel {
         SetDesc(CUBLASLT_MATMUL_DESC_TRANSA, operation(p.first)));
     SLUICE_RETURN_IF_ERROR(
         SetDesc(CUBLASLT_MATMUL_DESC_TRANSB, operation(p.second)));
-    const bool bias = added_ == Added::kBias;
-    if (bias || relu_) {
-      const auto epilogue =
-          static_cast<uint32_t>(!bias   ? CUBLASLT_EPILOGUE_RELU
-                                : relu_ ? CUBLASLT_EPILOGUE_RELU_BIAS
-                                        : CUBLASLT_EPILOGUE_BIAS);
-      SLUICE_RETURN_IF_ERROR(SetDesc(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
-    }
+    SLUICE_RETURN_IF_ERROR(SetDesc(CUBLASLT_MATMUL_DESC_EPILOGUE,
+                                   static_cast<uint32_t>(epilogue_)));
     SLUICE_ASSIGN_OR_RETURN(first_, MakeLayout(p.first, batches_.b_stride));
     SLUICE_ASSIGN_OR_RETURN(second_, MakeLayout(p.second, batches_.a_stride));
     SLUICE_ASSIGN_OR_RETURN(result_, MakeLayout(p.result, batches_.c_stride));
@@ -241,8 +237,9 @@ class LtMatMul final : public Kernel {
     return candidates;
   }
 
-  // Takes the fastest on operands of its own. Where there is no memory for
-  // them, it stays with the first.
+  // Takes the fastest on operands of its own; where the same bits are wanted in
+  // every run, the first that runs on them. Where there is no memory for them,
+  // it stays with the first.
   Status Measure(const std::vector<Choice>& candidates) {
     Bench bench;
     if (!bench.Open().ok()) return {};
@@ -267,6 +264,7 @@ class LtMatMul final : public Kernel {
         least = time;
         choice_ = c;
       }
+      if (deterministic_ && std::isfinite(least)) break;
     }
     if (std::isfinite(least)) return {};
     return Unimplemented("none of cuBLASLt's algorithms for this product runs");
@@ -312,7 +310,10 @@ class LtMatMul final : public Kernel {
         return Check(status, "product").WithContext("'" + node_ + "'");
       }
     }
-    return {};
+    if (relu_ == nullptr) return {};
+    const auto elements = static_cast<int64_t>(c_bytes_ / SizeOf(dtype_));
+    const Status status = relu_(operands.c, operands.c, elements, {}, stream);
+    return status.ok() ? status : status.WithContext("'" + node_ + "'");
   }
 
   const std::string node_;
@@ -321,7 +322,8 @@ class LtMatMul final : public Kernel {
   const Product product_;
   const MatMulBatches batches_;
   const Added added_;
-  const bool relu_;
+  const cublasLtEpilogue_t epilogue_;
+  const UnaryLauncher relu_;  // null: none
   size_t a_bytes_, b_bytes_, added_bytes_, c_bytes_;
   cublasLtHandle_t handle_ = nullptr;
   LtDesc desc_;

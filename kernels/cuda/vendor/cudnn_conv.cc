@@ -2,11 +2,11 @@
 // one of each engine first, for as long as the search for a model's plans may
 // take (plan_search.h), and the fastest is taken, which a file in the user's
 // cache folder remembers as it is; where the same bits are wanted in every run,
-// the first deterministic one. Filters that are not in cuDNN's layout,
-// OHWI, are transposed to it and back in scratch memory. Where cuDNN has
-// nothing, the next kernel of the table is made, our own. Where sums of what a
-// convolution makes are asked for too, plans that have them compete with plans
-// that leave them to a kernel of ours behind.
+// the first deterministic one that runs. Filters that are not in cuDNN's
+// layout, OHWI, are transposed to it and back in scratch memory. Where cuDNN
+// has nothing, the next kernel of the table is made, our own. Where sums of
+// what a convolution makes are asked for too, plans that have them compete with
+// plans that leave them to a kernel of ours behind.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -114,9 +114,7 @@ class DnnConvolution final : public Kernel {
       plans.emplace(i, *std::move(plan));
       return modest;
     };
-    const std::optional<Fastest> fastest =
-        spec_.deterministic ? FirstOf(suggestions.size(), make)
-                            : Search(engines, make, plans);
+    const std::optional<Fastest> fastest = Search(engines, make, plans);
     if (!fastest && any_modest) {
       return Unimplemented("none of cuDNN's plans for this convolution runs");
     }
@@ -198,16 +196,9 @@ class DnnConvolution final : public Kernel {
     return {};
   }
 
-  static std::optional<Fastest> FirstOf(
-      size_t count, const std::function<bool(size_t)>& make) {
-    for (size_t i = 0; i < count; ++i) {
-      if (make(i)) return Fastest{i, false};
-    }
-    return std::nullopt;
-  }
-
   // The fastest on operands of our own, each time from a cold L2 cache, as in a
-  // step; the first where there is no memory for them.
+  // step; where the same bits are wanted in every run, the first that runs on
+  // them. Where there is no memory for them, the first that can be made.
   std::optional<Fastest> Search(const std::vector<int64_t>& engines,
                                 const std::function<bool(size_t)>& make,
                                 const Plans& plans) {
@@ -222,7 +213,9 @@ class DnnConvolution final : public Kernel {
         memory.push_back(allocated.ok() ? *allocated : nullptr);
       }
     }
-    if (!ready.ok()) return FirstOf(engines.size(), make);
+    if (!ready.ok()) {
+      return FirstThatRuns(engines.size(), {make, [](size_t) { return 0.0; }});
+    }
     void* scratch = nullptr;
     size_t scratch_bytes = 0;
     std::optional<Fastest> untried;  // for lack of memory alone
@@ -236,6 +229,8 @@ class DnnConvolution final : public Kernel {
         const Result<void*> more = bench.Allocate(WorkspaceFor(plan));
         scratch = more.ok() ? *more : nullptr;
         if (scratch == nullptr) {
+          // Which one is taken may not depend on what else is in memory.
+          if (spec_.deterministic) return 0;
           if (!untried) untried = Fastest{i, false};
           return std::numeric_limits<double>::infinity();
         }
@@ -248,8 +243,11 @@ class DnnConvolution final : public Kernel {
                  bench.Measure([&] { return RunPlan(context, plan, pack); })) *
              1e-3;
     };
+    const Trial trial = {make, time};
     const std::optional<Fastest> fastest =
-        SearchFastest(engines, {make, time}, SearchBudget::Global());
+        spec_.deterministic
+            ? FirstThatRuns(engines.size(), trial)
+            : SearchFastest(engines, trial, SearchBudget::Global());
     return fastest ? fastest : untried;
   }
 

@@ -267,6 +267,19 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
 
 // --- Profile -----------------------------------------------------------------
 
+namespace {
+
+// "log/trace-20-30-from-26.json"
+std::string FromStep(const std::string& path, int64_t step) {
+  const size_t name = path.rfind('/') + 1;  // 0 without one
+  const size_t dot = path.rfind('.');
+  const size_t end = dot == std::string::npos || dot < name ? path.size() : dot;
+  return fmt::format("{}-from-{}{}", path.substr(0, end), step,
+                     path.substr(end));
+}
+
+}  // namespace
+
 void Profile::StartWhenDue(TrainingRun& run) {
   if (trace_ || saved_ || run.step() + 1 < first_) return;
   trace_ = std::make_unique<ChromeTrace>();
@@ -282,12 +295,16 @@ void Profile::StartWhenDue(TrainingRun& run) {
 void Profile::Begin(TrainingRun& run) {
   trace_.reset();
   // The same command again goes on from its end: what it wrote stays.
-  if (!std::exchange(begun_, true) && run.step() >= last_) {
-    run.options().Note(
-        fmt::format("no trace is written: the training goes on from step {}, "
-                    "behind step {}",
-                    run.step(), last_));
-    saved_ = true;
+  if (!std::exchange(begun_, true)) {
+    if (run.step() >= last_) {
+      run.options().Note(
+          fmt::format("no trace is written: the training goes on from step {}, "
+                      "behind step {}",
+                      run.step(), last_));
+      saved_ = true;
+    } else if (run.step() >= first_) {
+      path_ = FromStep(path_, run.step() + 1);
+    }
   }
   uint8_t saved = saved_ ? 1 : 0;
   run.workers().TakeFromFirst("whether there is a trace", &saved,

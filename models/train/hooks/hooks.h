@@ -77,7 +77,9 @@ class NanStop : public Hook {
 // "input" has a row for each thread of each stage of the input. What these do
 // is for later steps, where the input reads ahead. Of all workers, who then all
 // have one: rank 0 writes what all did, and parameter servers, by its clock. A
-// training that is resumed behind these steps writes none, with a note.
+// training that is resumed behind these steps writes none, with a note; resumed
+// among them, the rest, into a file of its own: "trace.json" from step 26 on is
+// "trace-from-26.json".
 class Profile : public Hook {
  public:
   Profile(int64_t first, int64_t last, std::string path)

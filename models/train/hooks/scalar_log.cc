@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <cmath>
 #include <string_view>
-#include <system_error>
 
+#include "engine/parse_number.h"
 #include "io/files/csv.h"
 
 namespace sluice {
@@ -27,19 +26,14 @@ Status Malformed(const std::string& path, int64_t line) {
       fmt::format("'{}', line {}: wanted {}", path, line, kHeading));
 }
 
-template <typename T>
-bool Parse(std::string_view text, T* value) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, *value);
-  return error == std::errc() && stop == end;
-}
-
 bool Parse(const CsvRow& csv, ScalarRow* row) {
   if (csv.fields.size() != kColumns) return false;
-  row->set = csv.fields[2];
-  row->name = csv.fields[3];
-  return Parse(csv.fields[0], &row->seconds) && std::isfinite(row->seconds) &&
-         Parse(csv.fields[1], &row->step) && Parse(csv.fields[4], &row->value);
+  const auto seconds = ParseWhole<double>(csv.fields[0]);
+  const auto step = ParseWhole<int64_t>(csv.fields[1]);
+  const auto value = ParseWhole<double>(csv.fields[4]);
+  if (!seconds || !std::isfinite(*seconds) || !step || !value) return false;
+  *row = {*seconds, *step, csv.fields[2], csv.fields[3], *value};
+  return true;
 }
 
 bool IsHeading(const CsvRow& csv) {

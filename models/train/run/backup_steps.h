@@ -1,7 +1,7 @@
 // Training steps on parameter servers that do not wait for all workers
-// (TrainingServers::backups): each puts its gradients beside the variables, and
-// one of the admitted updates by the mean of those that are. Internal to
-// models/train.
+// (TrainingServers::backups): each worker puts its gradients beside the
+// variables, and one of the admitted workers updates by the mean of the
+// admitted gradients. Internal to models/train.
 #ifndef SLUICE_MODELS_TRAIN_RUN_BACKUP_STEPS_H_
 #define SLUICE_MODELS_TRAIN_RUN_BACKUP_STEPS_H_
 
@@ -21,26 +21,26 @@ namespace sluice {
 // One thread. Must not outlive what it is given.
 class BackupSteps {
  public:
-  // Of a graph whose `train` is with AllReduceOptions::contributed.
-  // The input's batches have at most `batch_size` examples.
+  // `train` must be an operation with AllReduceOptions::contributed. The
+  // input's batches have at most `batch_size` examples.
   BackupSteps(const Graph& graph, Session& session, const Workers& workers,
               const TrainingServers& servers, const Operation& train,
               int64_t batch_size);
 
-  // Before the first step: `era` as of Meetings.
+  // To be called before the first step; `era` as for Meetings.
   void Begin(int64_t era);
 
   struct Done {
-    // Of this worker's share; empty: there was none, or the step was over
-    // before it began with it.
+    // The fetched values of this worker's share; empty if there was none, or if
+    // the step was over before this worker began.
     std::span<const Tensor> values = {};
-    // Of the step, and what is known by now of all.
+    // The answer for the step, with what is known by now of all workers.
     dist::Admission::Answer over = {};
   };
-  // The step with that number, which all steps before it go with. `gradients`
-  // first fetches the loss and the learning rate, and has ContributionOf this
-  // worker for its target; `weight` is what the share counts for. Returns when
-  // the step has been applied. Throws Error.
+  // Does step number `step`, after all steps before it. `gradients` must fetch
+  // the loss and the learning rate first, and have ContributionOf this worker
+  // as its target; `weight` is the weight of the share. Returns when the step
+  // has been applied. Throws Error.
   Done Run(int64_t step, BatchStep& gradients, const Example& share,
            double weight);
 

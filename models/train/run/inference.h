@@ -20,7 +20,8 @@
 #include "models/train/workers/reporter.h"
 #include "models/train/workers/workers.h"
 
-// As where it is defined: g++ goes by the first declaration that it meets.
+// Declared with the visibility of its definition: g++ uses that of the first
+// declaration.
 namespace sluice {
 
 class DeviceThreads;
@@ -29,21 +30,21 @@ class DeviceThreads;
 
 namespace SLUICE_PUBLIC sluice {
 
-// What a model achieves on a set.
+// The results of a model on a set.
 struct Evaluation {
   int64_t step = 0;  // of the training that the variables come from
   std::string set;   // TrainerSpec::evaluated_on
-  // The file that they were read from; "": the training itself.
+  // The file that the variables were read from; "": the training itself.
   std::string checkpoint = {};
-  // Whether it is of the training, wherever that is interrupted and taken up
-  // again: not where it only pauses (StopAtStep). Hooks that decide by
-  // evaluations count no others.
+  // Whether the training does this evaluation however it is interrupted and
+  // resumed; false at a mere pause (StopAtStep). Hooks that decide by
+  // evaluations count only due ones.
   bool due = true;
   int64_t examples = 0;
   double seconds = 0;
   // "loss" first, then the model's metrics, over all examples.
   std::vector<std::pair<std::string, double>> values;
-  // Null when there is none of that name.
+  // The value of that name, or null.
   const double* Find(std::string_view name) const;
 };
 
@@ -51,8 +52,8 @@ struct Evaluation {
 using OnBatch =
     std::function<bool(const Example& batch, const Example& exports)>;
 
-// What an evaluation asks and tells on its way. None is owned, each may be
-// missing.
+// What an evaluation asks and tells on its way. None is owned; each may be
+// null.
 struct EvaluationWatch {
   const StopToken* stop = nullptr;
   Reporter* reporter = nullptr;
@@ -61,49 +62,52 @@ struct EvaluationWatch {
 
 // How many examples the largest batch of an input has.
 int64_t FullBatch(const Dataset& input);
-// How many examples a batch holds, and the batch that it may be a share of.
+// How many examples a batch holds, and how many the whole batch holds that it
+// may be a share of.
 int64_t RowsOf(const Example& batch);
 int64_t WholeRowsOf(const Example& batch);
-// The next of each, of iterators that have as many; false where they end.
+// Reads the next batch of each iterator; all have equally many. Returns false
+// at their end.
 bool NextOfEach(std::vector<Iterator>& batches, std::vector<Example>* next);
 
 // One thread at a time.
 class Inference {
  public:
-  // Calls spec.input and spec.model with `run`, whose mode says for what; it
-  // must not be kTrain. Throws Error.
+  // Calls spec.input and spec.model with `run`, whose mode must not be kTrain.
+  // Throws Error.
   Inference(const TrainerSpec& spec, RunContext run,
             const SessionOptions& options);
-  // Of several `workers` (of options.collective) each evaluates the shares of
-  // its leaves of every batch. `devices` is not owned; where there are several
-  // its leaves are theirs, and it is asked for evaluations alone.
-  // `place`, unless null, may have variables stay where a training has them,
-  // whose rows are then read there (graph/row_pieces.h). A batch is as large as
-  // those of so many `steps` (TrainingRun::steps_at_once), for messages.
+  // With several `workers` (of options.collective) each evaluates its leaves'
+  // shares of every batch. `devices` is not owned; if there are several they
+  // compute the leaves, and only evaluations may be asked for. `place`, unless
+  // null, may let variables stay where a training has them; their rows are then
+  // read there (graph/row_pieces.h). For messages, a batch is as large as those
+  // of `steps` steps (TrainingRun::steps_at_once).
   using PlaceFn = std::function<void(Graph& graph, SessionOptions& session)>;
   Inference(const TrainerSpec& spec, RunContext run,
             const SessionOptions& options, const Workers& workers,
             DeviceThreads* devices, const PlaceFn& place = nullptr,
             int64_t steps = 1);
 
-  // Values of the model's variables; others (optimizer slots) are ignored.
-  // Throws Error naming what does not fit; `source` says where they are from.
+  // Sets the values of the model's variables; other tensors (optimizer slots)
+  // are ignored. Throws Error naming what does not fit; `source` says where the
+  // values are from.
   void SetVariables(const std::vector<NamedTensor>& values,
                     const std::string& source);
-  // The same from a file (models/train/values/weights_file.h).
+  // Sets the variables from a file (models/train/values/weights_file.h).
   void LoadWeights(const std::string& path);
-  // The variables stay as they are, so that the model may be made faster
+  // Fixes the variables as they are, so that the model may be made faster
   // (Session::Freeze). Setting them is an error afterwards.
   void Freeze() { session_->Freeze(); }
-  // Copies them, or their averages where there are such and `trained`, whether
-  // a step was done, from the graph that trains the same model, whose variables
-  // `read` reads.
+  // Copies the variables from the graph that trains the same model, whose
+  // variables `read` reads; or their averages, if there are any and `trained`,
+  // which says whether a step was done.
   void CopyVariables(const Graph& graph, bool trained,
                      const std::function<Tensor(const Output&)>& read);
 
-  // The whole set, the last batch as large as it is. nullopt when `watch` cut
-  // it short. Waits for the other workers, which have the same figures then;
-  // `watch.each` is for one worker, and so is Predict.
+  // Evaluates the whole set, whatever the size of the last batch. Returns
+  // nullopt if `watch` cut it short. Waits for the other workers, which get the
+  // same figures; `watch.each` is for one worker alone, and so is Predict.
   std::optional<Evaluation> Evaluate(const EvaluationWatch& watch = {});
 
   // Calls fn for each batch, until it returns false or `stop`, unless null,
@@ -115,12 +119,12 @@ class Inference {
   std::span<const Tensor> Predict(const Example& batch) {
     return predict_->Run(batch);
   }
-  // Plan for full batches (BatchStep::Prepare).
+  // The two Prepare functions plan for full batches (BatchStep::Prepare).
   StepInfo PreparePrediction();
-  // BatchStep::info, of the last Predict or PreparePrediction.
+  // BatchStep::info of the last Predict or PreparePrediction.
   StepInfo prediction_info() const { return predict_->info(); }
   StepInfo PrepareEvaluation();
-  // First values for all variables.
+  // Gives all variables their first values.
   void Initialize() { session_->Initialize(); }
 
   const Graph& graph() const { return graph_; }
@@ -128,7 +132,7 @@ class Inference {
   const Session& session() const { return *session_; }
   const ModelSpec& model() const { return model_; }
   const Features& features() const { return *features_; }
-  // Of the training, where they are known.
+  // The training's class names, if they are known.
   const std::vector<std::string>& class_names() const {
     return run_.class_names;
   }
@@ -136,10 +140,11 @@ class Inference {
  private:
   // Calls fn for each device, on its thread where there are several.
   void OnDevices(const std::function<void(size_t device)>& fn);
-  // Adds one share of a batch; whether `each`, unless null, wants to go on.
+  // Evaluates one share of a batch and adds it to `figures`. Returns whether
+  // `each`, unless null, wants to go on.
   bool EvaluateShare(BatchStep& step, const Example& share, const OnBatch& each,
                      MetricsOverSet& figures);
-  // Of the model's exports, whose values they are.
+  // Names `values`, those of the model's exports.
   Example ExportsOf(std::span<const Tensor> values) const;
 
   RunContext run_;

@@ -1,4 +1,4 @@
-// What leaves (Workers) compute of a training step, on one device.
+// The part of a training step that leaves (Workers) compute, on one device.
 #ifndef SLUICE_MODELS_TRAIN_RUN_LEAF_GRADIENTS_H_
 #define SLUICE_MODELS_TRAIN_RUN_LEAF_GRADIENTS_H_
 
@@ -22,33 +22,33 @@ class LeafGradients {
     std::vector<Output> measured;    // of each leaf, on demand
     std::vector<Output> statistics;  // variables that these write
     int64_t leaves = 1;              // of all devices and processes
-    // Of what is reduced, that which comes to be here, and is added up; the
-    // rest has another stage.
+    // Indices into `reduced` of the outputs that are computed and added up on
+    // this stage; other stages have the rest.
     std::vector<size_t> here;
-    // Leaves that may be under way: more than one only where the session has as
-    // many runs, and nothing is written.
+    // How many leaves may be under way: more than one only if the session has
+    // as many concurrent runs, and nothing is written.
     int at_once = 1;
   };
-  // Of the session's device, whose variables are those of the step.
+  // For the device of `session`, which has the step's variables.
   LeafGradients(Session& session, const Features& features, Options options);
 
-  // BatchStep::Prepare, of so many devices of the same memory.
+  // BatchStep::Prepare, with `beside` devices that share the memory.
   StepInfo Prepare(int64_t examples, int beside, int64_t batch);
   StepInfo info() const { return gradients_.info(); }
 
-  // What `measured` is of the leaf whose share is number i.
+  // Gets the values of `measured` for the leaf of share number i.
   using OnLeaf = std::function<void(size_t i, std::span<const Tensor> values)>;
-  // Of the leaves from `leaf` on: one after the other, or some at once, each
-  // from the same statistics, which are left as they were. Those without
-  // examples are not computed and add nothing. With `measure`, not null, calls
-  // it for the others, in their order. Throws Error.
+  // Computes the leaves from `leaf` on, one after the other or some at once,
+  // each from the same statistics, which are left as they were. Leaves without
+  // examples are not computed and add nothing; `measure`, unless null, is
+  // called for the others, in their order. Throws Error.
   void Run(int64_t leaf, std::span<const Example> shares,
            const OnLeaf& measure);
 
   // Of the last run.
   LeafSums& sums() { return sums_; }
-  // For how long runs were under way so far, and this process computed in them
-  // rather than wait for other stages.
+  // Seconds during which runs were under way so far, and during which this
+  // process computed in them rather than wait for other stages.
   struct Seconds {
     double all = 0, busy = 0;
   };
@@ -61,7 +61,7 @@ class LeafGradients {
     BatchStep::Pending run;  // invalid: of a leaf without examples
   };
   void Collect(UnderWay leaf, const OnLeaf& measure);
-  // The values of a leaf without examples.
+  // The zeros that a leaf without examples adds.
   std::span<const Tensor> Nothing();
   void Append(int64_t leaf, std::span<const Tensor> values);
 

@@ -1,7 +1,7 @@
 // A training step in two halves, cut at its all-reduces: gradients, once for
-// each leaf (Workers), and one update. What goes into the all-reduces is added
-// up in the order of a tree over all leaves, so that the number of workers, and
-// of the devices that each has, changes no bit.
+// each leaf (Workers), and one update. The operands of the all-reduces are
+// summed in the order of a tree over all leaves, so that the number of workers,
+// and of each worker's devices, changes no bit.
 #ifndef SLUICE_MODELS_TRAIN_RUN_LEAF_STEPS_H_
 #define SLUICE_MODELS_TRAIN_RUN_LEAF_STEPS_H_
 
@@ -20,9 +20,9 @@
 
 namespace sluice {
 
-// Throws Error(kUnimplemented) where something of what each leaf computes by
-// itself is of other workers, or of how many there are or which this is: that
-// would go by their number.
+// Throws Error(kUnimplemented) if anything that each leaf computes by itself
+// depends on other workers, on their number or on this worker's rank, since it
+// would change with the number of workers.
 void RequireNoExchange(const std::vector<Output>& computed);
 
 // One thread. Must not outlive what it is given.
@@ -33,55 +33,57 @@ class LeafSteps {
     Output learning_rate;
     Operation train;               // with AllReduceOptions::in_two
     std::vector<Output> measured;  // of each leaf, on demand
-    // Whether variables are on parameter servers: leaves write none, and rank 0
-    // updates for all.
+    // Whether variables are on parameter servers: leaves then write none, and
+    // rank 0 updates for all.
     bool served = false;
-    // Devices that leaves are computed on, and the options of their sessions.
+    // The devices that leaves are computed on, and the options of their
+    // sessions.
     MirroredDevices mirrored;
     SessionOptions session;
   };
-  // The session, which has the variables, is Mirrors' home; `devices` are those
-  // of `mirrored`, or where there are none the session's. Throws
-  // Error(kUnimplemented) where the step updates something between its
-  // gradients that has no mean, where it sums what workers have, and as
-  // RequireNoExchange does.
+  // The session, which has the variables, is Mirrors' home. `devices` are those
+  // of `mirrored`, or if there are none the session's. Throws
+  // Error(kUnimplemented) if the step updates something between its gradients
+  // that has no mean, or sums over workers, and as RequireNoExchange does.
   LeafSteps(const Graph& graph, Session& session, const Features& features,
             const Workers& workers, DeviceThreads& devices, Options options);
 
-  // BatchStep::Prepare of the gradients, for leaves of so many of a `batch`.
+  // BatchStep::Prepare of the gradients, for leaves of `examples` examples of a
+  // `batch`.
   StepInfo Prepare(int64_t examples, int64_t batch);
-  // BatchStep::info, of the first device's.
+  // BatchStep::info of the first device's gradients.
   StepInfo info() const { return gradients_[0]->info(); }
 
-  // What `measured` is of the leaf number i of this worker's, as long as the
-  // call lasts. Called by the devices' threads, of several leaves at a time.
+  // Gets the values of `measured` for this worker's leaf number i, valid during
+  // the call. Called by the devices' threads, for several leaves at a time.
   using OnLeaf = LeafGradients::OnLeaf;
-  // Trains on the shares of this worker's leaves, of which some may be without
-  // examples: those count for nothing and are not computed. With `measure`, not
-  // null, calls it for the others. Waits for the other workers. Throws Error.
+  // Trains on the shares of this worker's leaves. Shares without examples count
+  // for nothing and are not computed; `measure`, unless null, is called for the
+  // others. Waits for the other workers. Throws Error.
   void Run(std::span<const Example> shares, const OnLeaf& measure);
 
-  // The session's variables have been written, other than by Run.
+  // To be called when the session's variables have been written other than by
+  // Run.
   void MarkWritten() { mirrors_->MarkWritten(); }
-  // Those of the devices, by device.
+  // The devices' sessions and variables.
   const Mirrors& mirrors() const { return *mirrors_; }
 
-  // Of the last step, of all workers. Where these have stages each alone knows
-  // it that has the loss.
+  // The loss of the last step over all workers. With pipeline stages only the
+  // workers whose stage has the loss know it.
   double loss() const { return loss_; }
   double learning_rate() const {
     return options_.served ? served_rate_ : updates_[0].rate[0].At(0);
   }
-  // Of the first device.
+  // The seconds of the first device.
   const LeafGradients::Seconds& seconds() const {
     return gradients_[0]->seconds();
   }
-  // Whether a node of that name is computed by leaves, rather than of their
-  // sums.
+  // Whether the node of that name is computed by each leaf rather than from the
+  // leaves' sums.
   bool ByLeaf(const std::string& node) const;
 
  private:
-  // Whether this worker computes what comes out of it.
+  // Whether this worker computes the result of `reduction`.
   bool IsHere(const Node& reduction) const;
   bool updates() const { return !options_.served || workers_.leads(); }
   void Reduce();
@@ -95,7 +97,7 @@ class LeafSteps {
   std::vector<size_t> here_;  // of the reductions
   std::unique_ptr<Mirrors> mirrors_;
   std::vector<std::unique_ptr<LeafGradients>> gradients_;  // by device
-  // Of each session that updates.
+  // The update of one session that updates.
   struct Updating {
     PreparedStep step;
     std::vector<Tensor> rate;

@@ -1,5 +1,5 @@
-// What a program tells the trainer: an input, a model and an optimizer
-// function, in the shape that users of tf.estimator and MoXing know.
+// What a program gives the trainer: an input, a model and an optimizer
+// function, in the form that users of tf.estimator and MoXing know.
 #ifndef SLUICE_MODELS_TRAIN_RUN_MODEL_SPEC_H_
 #define SLUICE_MODELS_TRAIN_RUN_MODEL_SPEC_H_
 
@@ -26,31 +26,31 @@ using NamedOutputs = std::vector<std::pair<std::string, Output>>;
 // The tensors of a batch as placeholders: in["image"].
 class Features {
  public:
-  // One placeholder for each tensor of `batch`, of its name, dtype and shape
-  // but for the first dimension, the batch, which is unknown. Throws Error for
-  // a tensor without dimensions. `to_floats` is what the graph does with those
-  // tensors of which the batches have the bytes (Dataset::LeaveBytes).
+  // Makes one placeholder for each tensor of `batch`, with its name, dtype and
+  // shape, but an unknown first dimension, the batch. Throws Error for a tensor
+  // without dimensions. `to_floats`: the conversion that the graph does for
+  // tensors that come in batches as bytes (Dataset::LeaveBytes).
   Features(Graph& graph, const Example& batch,
            std::vector<BytesToFloats> to_floats = {});
-  // Throws Error(kNotFound) that lists the names there are.
+  // The feature of that name. Throws Error(kNotFound) listing the names.
   Output operator[](std::string_view name) const;
-  // The same, declaring that more of its dimensions differ from batch to batch,
-  // such as 1, the length of a batch's longest sentence. Call it before the
-  // feature is used; throws Error otherwise, and for a dimension there is not.
-  // Changes the placeholder. A step is planned for each shape that comes; what
-  // is planned before the first batch, and what memory it is said to need, is
-  // for the length of the input's first example.
+  // The feature of that name, declaring that more of its dimensions differ from
+  // batch to batch, such as 1, the length of a batch's longest sentence. It
+  // changes the placeholder: call it before the feature is used. Throws Error
+  // otherwise, and for a dimension that does not exist. A step is planned for
+  // each shape that comes; the plan made before the first batch, and the memory
+  // reported for it, are for the length of the input's first example.
   Output Varying(std::string_view name,
                  const std::vector<int>& dimensions) const;
   auto begin() const { return placeholders_.begin(); }
   auto end() const { return placeholders_.end(); }
   size_t size() const { return placeholders_.size(); }
-  // Adds a float32 scalar that comes with each batch. Throws Error where the
-  // name is taken.
+  // Adds a float32 scalar that comes with each batch. Throws Error if the name
+  // is taken.
   Output AddScalar(Graph& graph, const std::string& name);
-  // Shapes of a batch of so many examples, in the order of the placeholders:
-  // what varies is as in the batch that the features were made of, which has
-  // one example.
+  // The shapes of a batch of `examples` examples, in the order of the
+  // placeholders. Varying dimensions are as in the batch that the features were
+  // made from, which has one example.
   std::vector<Shape> ShapesFor(int64_t examples) const;
 
  private:
@@ -59,18 +59,18 @@ class Features {
   NamedOutputs placeholders_;
   std::vector<Shape> sample_;  // parallel
   std::vector<BytesToFloats> to_floats_;
-  // By name, of those that were asked for.
+  // The converted tensors, by name, of the features that were asked for.
   mutable std::map<std::string, Output, std::less<>> floats_;
 };
 
 struct ModelSpec {
   // A floating-point scalar, the mean over the batch.
   Output loss;
-  // One value per example, or the batch's mean as a scalar, or what keeps a
-  // state over the set (models/nn/metrics.h). The first judges checkpoints and
-  // stops early.
+  // Each is one value per example, or the batch's mean as a scalar, or a metric
+  // with a state over the set (models/nn/metrics.h). The first one decides
+  // which checkpoint is best and when to stop early.
   NamedMetrics metrics = {};
-  // What prediction and exported models yield: one row per example.
+  // The outputs of prediction and of exported models: one row per example.
   NamedOutputs exports = {};
   // Further tensors for TensorBoard: scalars as such, others as histograms.
   NamedOutputs summaries = {};
@@ -81,41 +81,41 @@ struct Flag {
   std::string name;
   std::string help;
   std::string value;  // when it is not given
-  // What the value may be; of kPath and kData, what is no path. Empty:
-  // anything.
+  // The allowed values; for kPath and kData, those that are no path. Empty: any
+  // value.
   std::vector<std::string> choices = {};
   enum class Kind : uint8_t {
     kText,
     kPath,    // a file or folder, or one of the choices
-    kData,    // the same: what is trained on or evaluated
+    kData,    // as kPath: data to train on or to evaluate
     kSwitch,  // "true" for --name, "false" for --name=false
   };
   Kind kind = Kind::kText;
-  // It says how to read those of kData, or --data-dir: a training's is not that
-  // of other ones.
+  // Whether the flag says how to read the data of kData flags or --data-dir. A
+  // training's value is then not used for other data.
   bool of_data = false;
-  // Of a flag that says which part of what is trained on is kept back, to
-  // evaluate on: whether the data that a run names can be split so. A
-  // training's is that of trainings on other data, too, where they can; other
-  // data that are evaluated are taken whole. Null: it is no such flag.
-  std::function<bool(const RunContext& run)> splits_data = nullptr;
-  // Of the learning rate that TrainerSpec::optimizer makes: how high it is, or
-  // its course. --learning-rate takes the place of both; beside --optimizer,
-  // which has a rate of its own, the program's is kept where a flag of kHeight
-  // is given. At most one is that.
+  // Of a flag that not all data take: whether those that a run names do, to
+  // train on them (RunContext::training()) or for anything else. A training's
+  // is that of commands on other data, too, where these take it, and is left
+  // out elsewhere, where it would be an error. Null: all take it.
+  std::function<bool(const RunContext& run)> fits_data = nullptr;
+  // Whether the flag sets the height, or the course, of the learning rate that
+  // TrainerSpec::optimizer makes. --learning-rate replaces both. --optimizer
+  // brings a rate of its own, but the program's is kept if a flag of kHeight is
+  // given. At most one flag is kHeight.
   enum class Rate : uint8_t { kNone, kHeight, kCourse };
   Rate rate = Rate::kNone;
-  // It says how what is predicted for becomes the model's input, whatever data
-  // it is: an exported model has it (ExportInfo::flags).
+  // Whether the flag says how data to predict for, whatever they are, become
+  // the model's input: an exported model then stores it (ExportInfo::flags).
   bool of_reading = false;
 };
 
 struct TrainerSpec {
   std::string name;  // of the program
-  // For run.mode, batches of run.batch_size, or of another size where the
-  // program has its own and nobody asked for one. For training it usually
-  // shuffles by seed and repeats; otherwise it ends. Several workers call it
-  // alike, and the trainer shares the batches out (Dataset::Share).
+  // Returns the input for run.mode, in batches of run.batch_size, or of a size
+  // of the program's own if none was asked for. For training it usually
+  // shuffles by seed and repeats; otherwise it ends. All workers call it alike,
+  // and the trainer shares the batches out (Dataset::Share).
   std::function<Dataset(const RunContext& run)> input;
   // Builds the model below `scope`. Variables must have the same names in
   // every mode.
@@ -124,21 +124,22 @@ struct TrainerSpec {
       model;
   // Null: Adam.
   std::function<Optimizer(const RunContext& run)> optimizer = nullptr;
-  // Whether that one's learning rate goes by run.batch_size, the whole job's,
-  // so that --scale-learning-rate has nothing to add.
+  // Whether the optimizer's learning rate is scaled by run.batch_size, that of
+  // the whole job, so that --scale-learning-rate changes nothing.
   bool rate_by_batch_size = false;
 
   std::vector<Flag> flags = {};
-  // What `predict` may be given on the command line, such as "JPEG or PNG
-  // images"; empty: nothing. The input function finds the names in run.files.
+  // The kind of files that `predict` takes on the command line, such as "JPEG
+  // or PNG images"; empty: none. The input function finds their names in
+  // run.files.
   std::string files = {};
   // Names of the classes, for predictions on files. Null or an empty list:
-  // none. Those of a training are in its checkpoints, and it is resumed with
-  // the same alone.
+  // none. A training's checkpoints have them, and it can only be resumed with
+  // the same names.
   std::function<std::vector<std::string>(const RunContext& run)> class_names =
       nullptr;
-  // Of what an evaluation is of, what its examples are called, such as their
-  // files, in the order of the input. Null or an empty list: not known.
+  // Names of the examples that are evaluated, such as their files, in the order
+  // of the input. Null or an empty list: not known.
   std::function<std::vector<std::string>(const RunContext& run)> example_names =
       nullptr;
   // Sets epochs and batch_size, which flags then override; may look at
@@ -147,11 +148,11 @@ struct TrainerSpec {
   // Names in reports. Null: the program's; data_dir or "synthetic".
   std::function<std::string(const RunContext& run)> model_name = nullptr;
   std::function<std::string(const RunContext& run)> dataset_name = nullptr;
-  // What the examples are that an evaluation is of, for reports: "test",
-  // "validation", or "training" where they are those that were trained on.
-  // Null: "test".
+  // The name, for reports, of the set that is evaluated: "test", "validation",
+  // or "training" if its examples were trained on. Null: "test".
   std::function<std::string(const RunContext& run)> evaluated_on = nullptr;
-  // Of the first metric; without metrics the loss judges, lower being better.
+  // Whether a higher value of the first metric is better. Without metrics the
+  // loss is compared, and lower is better.
   bool higher_is_better = true;
 };
 

@@ -179,18 +179,37 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
     options_.session.devices = {options_.mirrored.devices[0]};
   }
   if (options_.servers.any()) CheckServers();
+  CheckSame();
+  std::vector<BytesToFloats> to_floats = MakeInput();
+  SetLength();
+  if (spec.class_names) class_names_ = spec.class_names(context_);
+  if (!options_.log_dir.empty() || workers_.several() || workers_.elastic()) {
+    CheckNames(class_names_);
+  }
+  MakeModel(std::move(to_floats));
+  MakeUpdate();
+  MakeSession();
+  MakeInference(ForInput(context, steps_at_once()).batch_size);
+}
+
+TrainingRun::~TrainingRun() = default;
+
+void TrainingRun::CheckSame() const {
   workers_.RequireSame("number of virtual workers",
-                       fmt::format("{}", options.virtual_workers));
+                       fmt::format("{}", options_.virtual_workers));
   // Each updates variables of its own, which have to stay the same, or its
   // leaves are to have the bits of any other's.
-  if (!options.servers.any() || workers_.in_leaves()) {
+  if (!options_.servers.any() || workers_.in_leaves()) {
     workers_.RequireSame("instruction set (SLUICE_ISA)", ChosenIsa());
     workers_.RequireSame("kind of device", NameOf(OwnDevice(options_).type));
   }
   workers_.RequireSame("precision", NameOf(options_.session.precision));
+}
+
+std::vector<BytesToFloats> TrainingRun::MakeInput() {
   const std::string position = input_.MakeIterator().SavePosition();
   workers_.RequireSame("input", position);
-  if (!workers_.several()) CheckForAnyRank(spec, context_, position);
+  if (!workers_.several()) CheckForAnyRank(spec_, context_, position);
   workers_.RequireSame("seed", fmt::format("{}", context_.seed));
   std::vector<BytesToFloats> to_floats;
   if (AllCopyBatches(workers_, options_.session)) {
@@ -198,19 +217,22 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   }
   batches_ = MakeIterators();
   shares_.resize(batches_.size());
+  return to_floats;
+}
+
+void TrainingRun::SetLength() {
   if (context_.batch_size < 1 || !(context_.epochs >= 0)) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("wanted a positive batch size and epochs that are "
                             "not negative, got {} and {}",
                             context_.batch_size, context_.epochs));
   }
-  context_.batch_size = BatchSizeOf(spec, input_, context_, steps_at_once());
+  context_.batch_size = BatchSizeOf(spec_, input_, context_, steps_at_once());
   context_.steps_per_epoch = StepsPerEpoch(input_, context_);
   if (context_.steps > 0) {
     context_.epochs =
         static_cast<double>(context_.steps) / context_.steps_per_epoch;
   }
-
   workers_.RequireSame(
       "batch size, number of steps, evaluations or reports",
       fmt::format("{}, {}, {}, {}", batch_size(),
@@ -218,29 +240,29 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                       ? fmt::format("{}", total_steps())
                       : fmt::format("{} epochs", context_.epochs),
                   options_.evaluate_every, options_.log_every));
+}
 
-  if (spec.class_names) class_names_ = spec.class_names(context_);
-  if (!options_.log_dir.empty() || workers_.several() || workers_.elastic()) {
-    CheckNames(class_names_);
-  }
-
+void TrainingRun::MakeModel(std::vector<BytesToFloats> to_floats) {
   features_ =
       std::make_unique<Features>(graph_, input_.Sample(), std::move(to_floats));
   graph_.Freeze([patterns = options_.freeze](std::string_view name) {
     return MatchesAny(name, patterns);
   });
   Scope root(graph_);
-  model_ = spec.model(root, *features_, context_);
+  model_ = spec_.model(root, *features_, context_);
   if (!model_.loss.valid()) {
     throw Error(
         Code::kInvalidArgument,
-        fmt::format("{}: the model function returned no loss", spec.name));
+        fmt::format("{}: the model function returned no loss", spec_.name));
   }
   if (options_.pipeline.any()) CutModel();
   model_variables_ = graph_.Variables();
   CheckFrozen(options_.freeze, model_variables_);
   if (options_.batch_by_workers) CheckNoShift(graph_);
-  Optimizer optimizer = OptimizerFor(spec, context_, options_);
+}
+
+void TrainingRun::MakeUpdate() {
+  Optimizer optimizer = OptimizerFor(spec_, context_, options_);
   learning_rate_ = optimizer.learning_rate();
   accumulates_ = optimizer.accumulates();
   const bool in_leaves = workers_.in_leaves();
@@ -271,7 +293,9 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
     train_ = optimizer.Minimize(loss_);
     if (apart_) workers_.RequireSame("graph", PrintGraph(graph_));
   }
+}
 
+void TrainingRun::MakeSession() {
   scattered_ = ScatteredVariables::Make(graph_, workers_);
   tables_ = std::make_unique<ServedTables>();
   options_.session.seed = context_.seed;
@@ -281,10 +305,12 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   session_ = std::make_unique<Session>(graph_, PlaceTraining());
   if (apart_) session_->set_replica(static_cast<uint32_t>(workers_.rank()));
   MakeSteps(graph_.Get("learning_rate"));
+}
 
+void TrainingRun::MakeInference(int64_t batch_size_asked) {
   RunContext evaluation = context_;
   evaluation.mode = Mode::kEval;
-  evaluation.batch_size = ForInput(context, steps_at_once()).batch_size;
+  evaluation.batch_size = batch_size_asked;
   evaluation.class_names = class_names_;
   evaluation.trained_on = batches_[0].SavePosition();
   inference_ = std::make_unique<Inference>(
@@ -299,8 +325,6 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                        inference_->input().MakeIterator().SavePosition());
   inference_->PrepareEvaluation();
 }
-
-TrainingRun::~TrainingRun() = default;
 
 std::vector<Iterator> TrainingRun::MakeIterators() const {
   return Dataset::MakeIterators(workers_.SharesOf(input_), input_stages_,

@@ -93,31 +93,33 @@ bool TrainingRun::Step(bool measure) {
   return trained;
 }
 
-// While an accelerator computes a step the host makes the next batch and
-// starts on it, and only then waits.
 void TrainingRun::TrainOnBatch(bool measure) {
   snapshot_is_old_ = true;
   together_ = !apart_ && !scattered_->any();
   // Until nothing has thrown.
   const bool sound = std::exchange(sound_, false);
+  BatchStep::Pending plain;
   if (leaves_ != nullptr) {
     TrainOnLeaves(measure);
-    sound_ = sound;
-    return;
-  }
-  if (backed_) {
+  } else if (backed_) {
     TrainWithBackups(measure);
-    sound_ = sound;
-    return;
+  } else {
+    plain = TrainPlain(measure);
   }
+  sound_ = sound;
+  if (measure && plain.valid()) MeasurePlain(plain.Wait());
+}
+
+// While an accelerator computes a step the host makes the next batch and
+// starts on it, and only then waits.
+BatchStep::Pending TrainingRun::TrainPlain(bool measure) {
   const int64_t last_step = step_;
   if (apart_) {
     session_->set_step(static_cast<uint64_t>(step_));
     // What the input ends with may have nothing for this worker.
     if (RowsOf(shares_[0]) == 0) {
       CountStep();
-      sound_ = sound;
-      return;
+      return {};
     }
   }
   BatchStep::Pending started =
@@ -132,9 +134,10 @@ void TrainingRun::TrainOnBatch(bool measure) {
     committed_ = true;
   }
   if (served && !apart_) workers_.Barrier("updated");  // by rank 0, for all
-  sound_ = sound;
-  if (!measure) return;
-  const std::span<const Tensor> results = started.Wait();
+  return started;
+}
+
+void TrainingRun::MeasurePlain(std::span<const Tensor> results) {
   std::vector<MetricsOverSet> metrics;
   const size_t rate = stale_.valid() ? 2 : 1;  // where it is
   metrics.emplace_back(model_.metrics)

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 
+#include "engine/parse_number.h"
 #include "engine/status.h"
 #include "models/optim/gradient_hooks.h"
 
@@ -21,7 +21,19 @@ constexpr char kExamples[] = "examples";
 std::optional<int64_t> NumberIn(const TrainingState& state, const char* key) {
   const auto found = state.extra.find(key);
   if (found == state.extra.end()) return std::nullopt;
-  return std::strtoll(found->second.c_str(), nullptr, 10);
+  return ParseWhole<int64_t>(found->second);
+}
+
+// Throws Error(kDataLoss) where one of them is no number.
+void CheckNumbers(const TrainingState& state, const std::string& source) {
+  for (const char* key :
+       {kVirtualWorkers, kAccumulates, kBatchSize, kExamples}) {
+    if (state.extra.contains(key) && !NumberIn(state, key)) {
+      throw Error(
+          Code::kDataLoss,
+          fmt::format("'{}': metadata 'extra.{}' is no number", source, key));
+    }
+  }
 }
 
 // nullopt: one of a time before it was written down, by some.
@@ -73,6 +85,7 @@ void TrainingTerms::Save(int64_t examples, TrainingState* state) const {
 void TrainingTerms::Check(const Checkpoint& checkpoint,
                           const std::string& source) const {
   const TrainingState& state = checkpoint.state;
+  CheckNumbers(state, source);
   if (state.seed != seed) {
     Refuse("'{}' was trained with seed {}, now it is {}; go on with --seed {}",
            source, state.seed, seed, state.seed);

@@ -22,11 +22,12 @@ struct TrainingTerms {
 
   // Puts them into a state, and how many examples its steps were of.
   void Save(int64_t examples, TrainingState* state) const;
-  // Throws Error(kInvalidArgument) that names what is different. `source` is
-  // where the checkpoint is from.
+  // Throws Error(kInvalidArgument) that names what is different, kDataLoss
+  // where what it says of them is no number. `source` is where the checkpoint
+  // is from.
   void Check(const Checkpoint& checkpoint, const std::string& source) const;
-  // How many examples the steps of a state were of. One that does not say so is
-  // taken to have had batches of batch_size.
+  // How many examples the steps of a state were of that has passed Check. One
+  // that does not say so is taken to have had batches of batch_size.
   int64_t ExamplesOf(const TrainingState& state) const;
 };
 

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
+#include "engine/parse_number.h"
 #include "models/train/values/hook_state.h"
 
 namespace sluice {
@@ -26,10 +25,8 @@ ChosenCheckpoint Best(const CheckpointManager& saved,
 CheckpointChoice ParseCheckpointChoice(const std::string& text) {
   if (text == "newest") return {.kind = Kind::kNewest};
   if (text == "best") return {.kind = Kind::kBest};
-  CheckpointChoice choice = {.kind = Kind::kStep};
-  const char* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, choice.step);
-  if (error == std::errc() && at == end && choice.step >= 0) return choice;
+  const auto step = ParseWhole<int64_t>(text);
+  if (step && *step >= 0) return {.kind = Kind::kStep, .step = *step};
   throw Error(Code::kInvalidArgument,
               fmt::format("wanted newest, best or the number of a step, got "
                           "'{}'",

@@ -1,11 +1,11 @@
-// The processes that train one model together, as the trainer sees them: what
-// they share out, what they decide together. With one of them nothing is
-// exchanged.
+// The processes that train one model together, as the trainer sees them: how
+// they share batches out, and what they decide together. A single worker
+// exchanges nothing.
 //
-// What is shared out are leaves, one a worker; or, with virtual workers, as
-// many as there are of these, of which a worker has some (LeavesOf); or one a
-// device, where one worker has several (MirroredDevices). Where workers have
-// but a stage of the model each (PipelineStages) it is replicas that have them.
+// A batch is shared out over leaves: one for each worker; or, with virtual
+// workers, one for each of these, of which a worker has some (LeavesOf); or one
+// for each device, if one worker has several (MirroredDevices). If workers have
+// one stage of the model each (PipelineStages), replicas have the leaves.
 #ifndef SLUICE_MODELS_TRAIN_WORKERS_WORKERS_H_
 #define SLUICE_MODELS_TRAIN_WORKERS_WORKERS_H_
 
@@ -29,16 +29,16 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// One thread. What says that it waits for the others is called by all workers,
-// in the same order; it throws Error where one of them is gone or calls
-// something else.
+// One thread. Functions whose comment says that they wait must be called by all
+// workers, in the same order; they throw Error if a worker is gone or calls
+// another function.
 class Workers {
  public:
-  // Null: there is one. Not owned. 0: there are no virtual ones, and no
-  // mirrored devices. Throws Error(kInvalidArgument) where there are fewer
-  // virtual ones than workers or devices, or no power of two, or devices of
-  // several workers; or where stages have no virtual ones, or do not go into
-  // the number of workers.
+  // `collective` is not owned; null: there is one worker. Throws
+  // Error(kInvalidArgument) if `virtual_workers` (0: none) is no power of two
+  // or less than the workers or devices, if there are both `devices` (0: not
+  // mirrored) and several workers, or if there are `stages` without virtual
+  // workers or the number of workers is no multiple of them.
   explicit Workers(Collective* collective, int64_t virtual_workers = 0,
                    size_t devices = 0, int stages = 1);
 
@@ -47,25 +47,26 @@ class Workers {
   bool several() const {
     return collective_ != nullptr && collective_->size() > 1;
   }
-  // Whether this one owns the folder, and speaks to people.
+  // Whether this worker owns the folder, and reports to people.
   bool leads() const { return rank() == 0; }
-  // Whether others may go and come on the way, also where there is one now.
+  // Whether other workers may leave and join meanwhile, also if there is only
+  // one now.
   bool elastic() const {
     return collective_ != nullptr && collective_->elastic();
   }
-  // Whether that is an error because of others, with whom this one can go on:
-  // it has to be elastic for that.
+  // Whether an error is due to other workers that are gone, and this worker can
+  // go on without them, which requires an elastic job.
   bool AreGone(const Error& error) const;
-  // Whether a training is to be one that several can have: what has no mean, or
-  // cannot be merged, is no part of it. Of an elastic job also while there is
-  // one, since others may come in.
+  // Whether a training must be fit for several workers, without updates that
+  // have no mean and metrics that cannot be merged. Also true for the only
+  // worker of an elastic job, since others may join.
   bool as_several() const { return several() || elastic() || in_leaves(); }
-  // Of rank 0: whether some wait to come in.
+  // On rank 0: whether new workers wait to join.
   bool called() const { return elastic() && collective_->called(); }
   // "rank 1 of 4"
   std::string Name(int rank) const;
 
-  // Collective::seconds, those between replicas included.
+  // Collective::seconds, including those of exchanges between replicas.
   double seconds() const;
 
   // 0: none.
@@ -74,31 +75,33 @@ class Workers {
     if (virtual_workers_ > 0) return virtual_workers_;
     return devices_ > 0 ? devices_ : size();
   }
-  // Whether they are not the workers themselves.
+  // Whether leaves are something else than the workers.
   bool in_leaves() const { return virtual_workers_ > 0 || devices_ > 0; }
-  // This worker's, or its replica's.
+  // The leaves of this worker, or of its replica.
   LeafRange mine() const { return LeavesOf(leaves(), replica(), replicas()); }
-  // Of the model: as many as there are workers, unless it is cut into stages.
+  // The model's replicas: one for each worker, unless it is cut into stages.
   int replicas() const { return size() / stages_; }
   int replica() const { return rank() / stages_; }
   int stages() const { return stages_; }
-  // This worker's, and who has one of replica 0.
+  // This worker's stage, and the rank that has `stage` of replica 0.
   int stage() const { return stages_ - 1 - rank() % stages_; }
   int FirstWith(int stage) const { return stages_ - 1 - stage; }
-  // The same, each with the whole model.
+  // The same workers as if each had the whole model.
   Workers WithWholeModels() const {
     return Workers(collective_, virtual_workers_,
                    static_cast<size_t>(devices_));
   }
-  // What each of them gets of a dataset.
+  // The share of a dataset of each of this worker's leaves.
   std::vector<Dataset> SharesOf(const Dataset& whole) const;
-  // How many of a batch of n the first of them gets (Dataset::Share).
+  // How many examples of a batch of n the first of this worker's leaves gets
+  // (Dataset::Share).
   int64_t ShareOf(int64_t n) const;
 
-  // The `each` bytes of all, one behind another by rank. Waits.
+  // Gathers `each` bytes from every worker into `all`, by rank. Waits.
   void Gather(std::string_view what, const void* mine, int64_t each,
               void* all) const;
-  // The same of values of a type without pointers, by rank.
+  // Gathers a value of a type without pointers from every worker, by rank.
+  // Waits.
   template <typename T>
   std::vector<T> GatherEach(std::string_view what, const T& mine) const {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -106,40 +109,40 @@ class Workers {
     Gather(what, &mine, sizeof(T), all.data());
     return all;
   }
-  // The texts of all, by rank. Waits.
+  // Gathers a text from every worker, by rank. Waits.
   std::vector<std::string> Gather(std::string_view what,
                                   std::string_view mine) const;
-  // The same of long ones, of up to 16 GiB, for rank 0. They come in pieces of
-  // `at_once` bytes, 1 or more, the same on all; the others, who get nothing,
-  // hold no more than one of these. Waits.
+  // Gathers long texts, of up to 16 GiB, on rank 0; others get nothing. Texts
+  // are sent in pieces of `at_once` bytes, 1 or more, the same on all workers,
+  // of which the others hold no more than one. Waits.
   std::vector<std::string> GatherOnFirst(std::string_view what,
                                          std::string_view mine,
                                          int64_t at_once = 16 << 20) const;
   // Throws Error(kFailedPrecondition) unless `text`, which is `what` of the
-  // training, is the same on all of them. Waits.
+  // training, is the same on all workers. Waits.
   void RequireSame(std::string_view what, std::string_view text) const;
-  // Of `mine`, which are those `metrics` of this worker's leaves, what all have
-  // seen; the same bits on all of them, and for any number of workers of as
-  // many leaves. Waits.
+  // Merges the metrics of all workers; `mine` are the `metrics` of this
+  // worker's leaves. The result has the same bits on all workers, and for any
+  // number of workers with the same number of leaves. Waits.
   MetricsOverSet Merged(const NamedMetrics& metrics,
                         std::vector<MetricsOverSet> mine) const;
-  // Throws Error naming the metric where one of them cannot be merged and has
-  // to be.
+  // Throws Error naming a metric that has to be merged and cannot be.
   void RequireMergeable(const NamedMetrics& metrics) const;
-  // The bytes of that rank; of rank 0. Waits.
+  // Copy the `bytes` bytes at `data`, or the text, of `rank` or of rank 0 to
+  // all workers. Wait.
   void TakeFrom(int rank, std::string_view what, void* data,
                 int64_t bytes) const;
   void TakeFromFirst(std::string_view what, void* data, int64_t bytes) const;
   void TakeFromFirst(std::string_view what, std::string* text) const;
-  // Makes `sum`, which may be one of the `sums`, that of all virtual workers
-  // (Collective::SumTree). Waits for those that have the same stage.
+  // Sums over all virtual workers into `sum` (Collective::SumTree), which may
+  // be one of `sums`. Waits for the workers that have the same stage.
   void SumTree(std::string_view what, std::span<const void* const> sums,
                Tensor* sum) const;
-  // Throws Error where one is known to be gone. Waits for nothing.
+  // Throws Error if a worker is known to be gone. Does not wait.
   void Check() const {
     if (several()) ThrowIfError(collective_->Check());
   }
-  // Waits until all are here.
+  // Waits until all workers have called it.
   void Barrier(std::string_view what) const;
 
  private:
@@ -149,21 +152,21 @@ class Workers {
   int stages_;
 };
 
-// Makes a checkpoint rank 0's: its state, and its tensors, of which all workers
-// have those of the same names and shapes. Waits.
+// Replaces a checkpoint's state and tensors by those of rank 0. All workers
+// must have tensors of the same names and shapes. Waits.
 void TakeFromFirst(const Workers& workers, Checkpoint* checkpoint);
 
-// What all workers decide together, at the same place. Each call waits for the
-// others.
+// Decisions that all workers make together, at the same point of the training.
+// Each call waits for the others.
 class Agreement final : public StopToken {
  public:
   // Neither is owned; without `mine` this worker has no reason of its own.
   Agreement(const Workers& workers, const StopToken* mine)
       : workers_(workers), mine_(mine) {}
 
-  // The token's of the first worker that has one, from then on. Once it is not
-  // empty no call waits for anybody: what all have agreed on is to be done by
-  // all from where they agreed, with no step between.
+  // The reason of the first worker whose token has one, from then on. Once it
+  // is not empty no call waits: all workers must then end from where they
+  // agreed, without another step.
   std::string Reason() const override;
   const std::string& agreed() const { return agreed_; }  // asks nobody
 
@@ -174,9 +177,9 @@ class Agreement final : public StopToken {
     bool regroup = false;                 // before it: some wait to come in
     std::vector<WorkerTimes> times = {};  // of all, by rank
   };
-  // Ends where a token or `stop` of any worker says so; whether to measure is
-  // what rank 0 `measures`, and to meet what it `wants`; it is asked whether
-  // some wait. All hear the `times` of each.
+  // Decides to stop if a token or `stop` of any worker says so, to measure if
+  // rank 0 `measures`, to meet if rank 0 `wants`, and to regroup if new workers
+  // wait for rank 0. All workers get the `times` of each.
   Decision Decide(const std::string& stop, bool measures, bool wants = false,
                   const WorkerTimes& times = {}) const;
 

@@ -97,8 +97,9 @@ TEST_CASE("a second signal ends at once and says so") {
     }
     process.Kill(first);
     wait_for("saving after this step");
+    pause();  // two that come at once are one
     process.Kill(second);
-    // One of each may be what ends a session. Two that come at once are one.
+    // One of each may be what ends a session.
     for (int more = 0; first == SIGHUP && more < 3; ++more) {
       pause();
       process.Kill(second);

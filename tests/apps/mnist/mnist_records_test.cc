@@ -18,6 +18,7 @@
 #include "io/sources/idx.h"
 #include "tests/places.h"
 #include "tests/support/compressed.h"
+#include "tests/support/evaluation_figures.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/same_bits.h"
 #include "tests/support/store_program.h"
@@ -30,6 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::CheckMnistError;
 using testing::Contains;
+using testing::EvaluationFigures;
 using testing::IdxFolder;
 using testing::Outcome;
 using testing::RunMnist;
@@ -107,13 +109,6 @@ void Train(const std::string& data, const std::string& log,
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
 }
 
-// What evaluating prints: ": test loss 0.01, accuracy 97 % (70 examples".
-std::string Figures(const Outcome& outcome) {
-  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-  const size_t begin = outcome.out.find(": ");
-  return outcome.out.substr(begin, outcome.out.find(')') - begin);
-}
-
 TEST_CASE("records of MNIST's digits give the bits of its own files") {
   const Both both;
   const std::string idx = both.folder / "idx log";
@@ -129,7 +124,7 @@ TEST_CASE("records of MNIST's digits give the bits of its own files") {
           {"--input-threads", threads, "--input-memory", "1K"});
     CHECK(SameBits(idx, log, 25));
     const Outcome again = Run("eval", both.records, log);
-    CHECK(Figures(again) == Figures(evaluated));
+    CHECK(EvaluationFigures(again) == EvaluationFigures(evaluated));
     CHECK(Contains(again.out, both.records));  // which data they are
     CHECK(Run("predict", both.records, log, {"--json"}).out == predicted.out);
   }
@@ -166,7 +161,8 @@ TEST_CASE("compressed records of MNIST's digits give the same bits") {
   const Both both;
   const std::string idx = both.folder / "idx log", log = both.folder / "log";
   Train(both.idx.path(), idx);
-  const std::string wanted = Figures(Run("eval", both.idx.path(), idx));
+  const std::string wanted =
+      EvaluationFigures(Run("eval", both.idx.path(), idx));
   for (const auto& entry : fs::directory_iterator(both.records)) {
     const std::string path = entry.path();
     Write(path,
@@ -181,7 +177,7 @@ TEST_CASE("compressed records of MNIST's digits give the same bits") {
                  "2 shards of 'train', 300 pictures, compressed, "
                  "so that they are held in memory"));
   CHECK(SameBits(idx, log, 25));
-  CHECK(Figures(Run("eval", both.records, log)) == wanted);
+  CHECK(EvaluationFigures(Run("eval", both.records, log)) == wanted);
   const std::string pieces = both.folder / "pieces";
   for (const char* steps : {"4", "17", "25"}) {
     Train(both.records, pieces, {"--max-steps", steps});
@@ -243,7 +239,7 @@ TEST_CASE("a folder of pictures becomes records that mnist reads") {
   const Both both;
   const std::string log = both.folder / "log";
   Train(both.idx.path(), log);
-  const std::string want = Figures(Run("eval", both.idx.path(), log));
+  const std::string want = EvaluationFigures(Run("eval", both.idx.path(), log));
   // Folders that are named after digits, of which some have none: numbers are
   // those of labels.txt.
   const std::string files = both.folder / "files";
@@ -263,13 +259,13 @@ TEST_CASE("a folder of pictures becomes records that mnist reads") {
   REQUIRE_MESSAGE(make.code == 0, make.err);
   CHECK(TextOf(made + "/labels.txt") == "0\n1\n3\n4\n6\n7\n8\n9\n");
   Write(both.records + "/test-00000-of-00001", Records(some));
-  CHECK(Figures(Run("eval", made, log)) ==
-        Figures(Run("eval", both.records, log)));
-  CHECK(Figures(Run("eval", made, log)) != want);
+  CHECK(EvaluationFigures(Run("eval", made, log)) ==
+        EvaluationFigures(Run("eval", both.records, log)));
+  CHECK(EvaluationFigures(Run("eval", made, log)) != want);
   // Other names say nothing.
   Write(made + "/labels.txt", "a\nb\nc\nd\ne\nf\ng\nh\n");
-  CHECK(Figures(Run("eval", made, log)) !=
-        Figures(Run("eval", both.records, log)));
+  CHECK(EvaluationFigures(Run("eval", made, log)) !=
+        EvaluationFigures(Run("eval", both.records, log)));
 }
 
 TEST_CASE("labels of digits that begin with 1") {
@@ -290,8 +286,8 @@ TEST_CASE("labels of digits that begin with 1") {
   const Outcome found = Run("train", both.records, log, {"--steps", "25"});
   CHECK(Contains(found.err, "labels begin at 1: 1 is the first class"));
   CHECK(SameBits(idx, log, 25));
-  CHECK(Figures(Run("eval", both.records, log)) ==
-        Figures(Run("eval", both.idx.path(), idx)));
+  CHECK(EvaluationFigures(Run("eval", both.records, log)) ==
+        EvaluationFigures(Run("eval", both.idx.path(), idx)));
   // A record of it does not hinder predictions for files.
   fs::remove_all(log);
   Train(both.records, log, {"--label-offset", "1"});

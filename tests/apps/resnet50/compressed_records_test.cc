@@ -3,18 +3,18 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "io/checkpoints/checkpoint.h"
 #include "models/train/hooks/scalar_log.h"
 #include "tests/places.h"
 #include "tests/support/compressed.h"
+#include "tests/support/evaluation_figures.h"
 #include "tests/support/last_object.h"
 #include "tests/support/resnet50_program.h"
+#include "tests/support/same_bits.h"
 
 #if SLUICE_HAVE_PNG && SLUICE_HAVE_PROTOBUF
 namespace sluice {
@@ -22,9 +22,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::Contains;
+using testing::EvaluationFigures;
 using testing::Outcome;
 using testing::RunProgram;
 using testing::RunResNet50;
+using testing::SameBits;
 using testing::TemporaryFolder;
 using testing::TextOf;
 using Strings = std::vector<std::string>;
@@ -79,25 +81,8 @@ Outcome MustRun(const std::string& command, const std::string& data,
   return outcome;
 }
 
-// From "loss 0.01, ..." on.
 std::string Figures(const std::string& data, const std::string& log) {
-  const std::string out = MustRun("eval", data, log).out;
-  const size_t begin = out.find(": ");
-  return out.substr(begin, out.find(')') + 1 - begin);
-}
-
-std::vector<NamedTensor> Tensors(const std::string& log) {
-  return ReadCheckpoint(log + "/checkpoint-6.safetensors")
-      .ValueOrThrow()
-      .tensors;
-}
-
-bool SameBits(const std::string& a, const std::string& b) {
-  const auto x = Tensors(a), y = Tensors(b);
-  return std::equal(x.begin(), x.end(), y.begin(), y.end(),
-                    [](const NamedTensor& p, const NamedTensor& q) {
-                      return p.name == q.name && p.tensor.BitEqual(q.tensor);
-                    });
+  return EvaluationFigures(Run("eval", data, log));
 }
 
 TEST_CASE("compressed records are trained on, evaluated and predicted for") {
@@ -138,14 +123,14 @@ TEST_CASE("pieces of a training on compressed records make its bits") {
   };
   train("whole", "1", "6");
   train("threads", "3", "6");
-  CHECK(SameBits(records.folder / "whole", records.folder / "threads"));
+  CHECK(SameBits(records.folder / "whole", records.folder / "threads", 6));
   // Over the end of an epoch of four steps.
   train("pieces", "3", "2");
   train("pieces", "1", "5");
   train("pieces", "auto", "6");
-  CHECK(SameBits(records.folder / "whole", records.folder / "pieces"));
+  CHECK(SameBits(records.folder / "whole", records.folder / "pieces", 6));
   train("weighted", "2", "6", {"--class-weights", "balanced"});
-  CHECK(SameBits(records.folder / "whole", records.folder / "weighted"));
+  CHECK(SameBits(records.folder / "whole", records.folder / "weighted", 6));
   // Other files of these names are others.
   const std::string shard = records.compressed + "/train-00002-of-00003";
   std::ofstream(shard, std::ios::binary) << testing::Compressed(
@@ -169,7 +154,7 @@ TEST_CASE("what is decoded of compressed records is kept") {
     return MustRun("train", records.compressed, records.folder / log, more).err;
   };
   const auto same = [&](const std::string& log) {
-    return SameBits(records.folder / "plain", records.folder / log);
+    return SameBits(records.folder / "plain", records.folder / log, 6);
   };
   const Strings kept = {"--cache", cache, "--cache-stage", "image"};
   train("plain");

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <numeric>
 #include <random>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -49,20 +48,12 @@ TEST_CASE("once an epoch, never older than the epoch") {
   CHECK(older == 0);
 }
 
-TEST_CASE("begun in the middle of one, and where it cannot be found out") {
+TEST_CASE("begun in the middle of one") {
   constexpr size_t kExamples = 10;
   int made = 0;
-  bool fails = false;
-  EachEpoch<int> epochs(kExamples, [&] {
-    if (fails) throw std::runtime_error("no answer");
-    return ++made;
-  });
+  EachEpoch<int> epochs(kExamples, [&] { return ++made; });
   for (size_t i = 7; i < kExamples; ++i) CHECK(*epochs.For(i) == 1);
-  fails = true;
-  CHECK_THROWS(epochs.For(7));
-  CHECK_THROWS(epochs.For(8));
-  fails = false;
-  CHECK(*epochs.For(9) == 2);
+  for (size_t i = 7; i < kExamples; ++i) CHECK(*epochs.For(i) == 2);
   for (size_t i = 0; i < 7; ++i) CHECK(*epochs.For(i) == 2);
 }
 

@@ -11,6 +11,7 @@
 
 #include "io/images/image.h"
 #include "tests/places.h"
+#include "tests/support/evaluation_figures.h"
 #include "tests/support/exif_bytes.h"
 #include "tests/support/last_object.h"
 #include "tests/support/random.h"
@@ -24,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::CheckResNet50Error;
 using testing::Contains;
+using testing::EvaluationFigures;
 using testing::Outcome;
 using testing::RunProgram;
 using testing::RunResNet50;
@@ -75,13 +77,6 @@ Outcome Run(const std::string& command, const std::string& log,
   return RunResNet50(arguments);
 }
 
-// What evaluating prints: ": test loss 0.01, accuracy 97 % (16 examples".
-std::string Figures(const Outcome& outcome) {
-  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-  const size_t begin = outcome.out.find(": ");
-  return outcome.out.substr(begin, outcome.out.find(')') - begin);
-}
-
 void Train(const std::string& data, const std::string& log,
            const char* steps = "4", std::vector<std::string> more = {}) {
   more.insert(more.end(), {"--data", data, "--steps", steps, "--schedule",
@@ -102,12 +97,12 @@ TEST_CASE("with --exif turned pictures are the upright ones") {
   CHECK_FALSE(SameBits(log("upright"), log("stored"), 4));
 
   // The evaluation has it from the training's record.
-  const std::string want = Figures(Run("eval", log("upright")));
-  CHECK(Figures(Run("eval", log("exif"))) == want);
-  CHECK(Figures(Run("eval", log("upright"),
-                    {"--exif", "--data", pictures.stored})) == want);
+  const std::string want = EvaluationFigures(Run("eval", log("upright")));
+  CHECK(EvaluationFigures(Run("eval", log("exif"))) == want);
+  CHECK(EvaluationFigures(Run("eval", log("upright"),
+                              {"--exif", "--data", pictures.stored})) == want);
   const Outcome other = Run("eval", log("exif"), {"--exif=false"});
-  CHECK(Figures(other) != want);
+  CHECK(EvaluationFigures(other) != want);
   CHECK(Contains(other.err, "--exif is false, the training in"));
 
   // Of files, in which there is no record to take it from.
@@ -127,6 +122,7 @@ TEST_CASE("with --exif turned pictures are the upright ones") {
   const std::string upright = predicted(pictures.upright, "upright", {});
   CHECK(predicted(pictures.stored, "upright", {"--exif"}) == upright);
   CHECK(predicted(pictures.stored, "exif", {}) == upright);
+  CHECK(predicted(pictures.stored, "exif", {"--data", "synthetic"}) == upright);
   CHECK(predicted(pictures.stored, "upright", {}) != upright);
 }
 
@@ -199,7 +195,8 @@ TEST_CASE("a training with --exif goes on with it alone, records too") {
     CHECK(Contains(TextOf(log + "/run.json"), "\"exif\": \"true\""));
   }
   CHECK(SameBits(log, log + " upright", 4));
-  CHECK(Figures(Run("eval", log)) == Figures(Run("eval", log + " upright")));
+  CHECK(EvaluationFigures(Run("eval", log)) ==
+        EvaluationFigures(Run("eval", log + " upright")));
   // What was trained on is known by its files, be they turned or not.
   fs::remove_all(pictures.stored + "/val");
   const std::string files = pictures.folder / "files";

@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "io/checkpoints/checkpoint.h"
+#include "tests/support/evaluation_figures.h"
 #include "tests/support/resnet50_program.h"
+#include "tests/support/same_bits.h"
 
 #if SLUICE_HAVE_PNG
 namespace sluice {
@@ -54,18 +55,7 @@ struct Pictures {
     Run("train", log, arguments);
   }
   bool SameBits(const std::string& a, const std::string& b) const {
-    const auto x = Tensors(a), y = Tensors(b);
-    return std::equal(x.begin(), x.end(), y.begin(), y.end(),
-                      [](const NamedTensor& p, const NamedTensor& q) {
-                        return p.name == q.name && p.tensor.BitEqual(q.tensor);
-                      });
-  }
-
- private:
-  std::vector<NamedTensor> Tensors(const std::string& log) const {
-    return ReadCheckpoint(folder / log + "/checkpoint-6.safetensors")
-        .ValueOrThrow()
-        .tensors;
+    return testing::SameBits(folder / a, folder / b, 6);
   }
 };
 
@@ -98,9 +88,7 @@ TEST_CASE("mixed pictures teach what the classes are") {
   pictures.Run("train", "log",
                {"--steps", "80", "--base-rate", "0.2", "--augment", kBoth});
   const auto figures = [&](const std::vector<std::string>& more = {}) {
-    const std::string out = pictures.Run("eval", "log", more).out;
-    const size_t begin = out.find(": ");
-    return out.substr(begin, out.find(')') + 1 - begin);
+    return testing::EvaluationFigures(pictures.Run("eval", "log", more));
   };
   // Evaluations and predictions see no mixtures, whatever is written.
   const std::string plain = figures({"--augment", ""});

@@ -190,6 +190,60 @@ TEST_CASE("a training is repeated on another source by its record") {
   }
 }
 
+TEST_CASE("what other pictures do not take is not asked of them") {
+  const Both both(2);
+  const TemporaryFolder folder;
+  const auto train = [&](const std::string& log, Words more) {
+    more.insert(more.end(), {"--model", "resnet20", "--steps", "2",
+                             "--deterministic", "--log-dir", log});
+    const Outcome outcome = Run("train", both.files, more);
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  };
+  // Neither changes a bit here.
+  const Words of_files = {"--exif", "--cache", "memory", "--cache-limit", "1G"};
+  const std::string with = folder / "with", without = folder / "without";
+  train(with, of_files);
+  train(without, {});
+  const auto evaluated = [&](const std::string& log, Words more) {
+    more.insert(more.begin(), {"eval", "--log-dir", log, "--deterministic",
+                               "--data", "cifar10", "--data-dir", both.cifar});
+    return RunResNet50(more);
+  };
+  // ": test loss 2.3, accuracy 10.00 % (20 examples"
+  const auto figures = [&](const std::string& log) {
+    const Outcome outcome = evaluated(log, {});
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    const size_t begin = outcome.out.find(": ");
+    REQUIRE(begin != std::string::npos);
+    return outcome.out.substr(begin, outcome.out.find(')') - begin);
+  };
+  CHECK(figures(with) == figures(without));
+  CheckResNet50Error(evaluated(with, {"--exif"}), 2,
+                     "--exif is for --data with a folder");
+  CheckResNet50Error(evaluated(with, {"--cache", "memory"}), 2,
+                     "--cache is for --data with a folder");
+
+  const std::string augmented = folder / "augmented";
+  train(augmented, {"--augment", "flip(0.25)"});
+  CheckResNet50Error(Run("eval", "synthetic",
+                         {"--log-dir", augmented, "--augment", "flip(0.25)"}),
+                     2, "--augment changes pictures");
+  const Outcome noise = Run("eval", "synthetic", {"--log-dir", augmented});
+  CHECK_MESSAGE(noise.code == 0, noise.err);
+  // A training on others is with what these take.
+  const auto again = [&](const std::string& data, const std::string& log) {
+    Words more = {"--config", augmented + "/run.json", "--log-dir", log};
+    if (data == "cifar10") {
+      more.insert(more.end(), {"--data-dir", both.cifar});
+    }
+    const Outcome outcome = Run("train", data, more);
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    return Contains(TextOf(log + "/run.json"), "\"augment\": \"flip(0.25)\"");
+  };
+  CHECK(again("cifar10", folder / "on cifar"));
+  CHECK_FALSE(again("synthetic", folder / "on noise"));
+}
+
 #if SLUICE_HAVE_PROTOBUF
 TEST_CASE("numbers of a labels.csv are nobody's whose classes have names") {
   const TemporaryFolder folder;

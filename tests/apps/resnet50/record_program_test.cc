@@ -9,13 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "io/checkpoints/checkpoint.h"
 #include "io/files/record.h"
 #include "io/images/jpeg.h"
 #include "io/records/image_records.h"
 #include "tests/places.h"
+#include "tests/support/evaluation_figures.h"
 #include "tests/support/last_object.h"
 #include "tests/support/resnet50_program.h"
+#include "tests/support/same_bits.h"
 
 #if SLUICE_HAVE_PNG && SLUICE_HAVE_PROTOBUF
 namespace sluice {
@@ -23,10 +24,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::Contains;
+using testing::EvaluationFigures;
 using testing::LastObject;
 using testing::Outcome;
 using testing::RunProgram;
 using testing::RunResNet50;
+using testing::SameBits;
 using testing::TemporaryFolder;
 using testing::TextOf;
 using testing::WritePicture;
@@ -70,30 +73,8 @@ void CheckEnd(const Outcome& outcome, int code, const std::string& part) {
   CHECK(Contains(outcome.err, part));
 }
 
-// What evaluating prints: "loss 0.01, accuracy 97 % (16 examples)".
 std::string Figures(const std::string& data, const std::string& log) {
-  const Outcome outcome = Run("eval", data, log);
-  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-  const size_t begin = outcome.out.find(": ");
-  return outcome.out.substr(begin, outcome.out.find(')') + 1 - begin);
-}
-
-std::vector<NamedTensor> Tensors(const std::string& log) {
-  for (const auto& entry : fs::directory_iterator(log)) {
-    if (entry.path().filename().string().starts_with("checkpoint-6")) {
-      return ReadCheckpoint(entry.path()).ValueOrThrow().tensors;
-    }
-  }
-  FAIL("no checkpoint in " << log);
-  return {};
-}
-
-bool SameBits(const std::string& a, const std::string& b) {
-  const auto x = Tensors(a), y = Tensors(b);
-  return std::equal(x.begin(), x.end(), y.begin(), y.end(),
-                    [](const NamedTensor& p, const NamedTensor& q) {
-                      return p.name == q.name && p.tensor.BitEqual(q.tensor);
-                    });
+  return EvaluationFigures(Run("eval", data, log));
 }
 
 TEST_CASE("records are evaluated as the files that they are of") {
@@ -158,34 +139,36 @@ TEST_CASE("threads and interruptions change no bit of a training on records") {
   };
   train("one", "1", "6");
   train("four", "4", "6");
-  CHECK(SameBits(pictures.folder / "one", pictures.folder / "four"));
+  CHECK(SameBits(pictures.folder / "one", pictures.folder / "four", 6));
   train("auto", "auto", "6");
-  CHECK(SameBits(pictures.folder / "one", pictures.folder / "auto"));
+  CHECK(SameBits(pictures.folder / "one", pictures.folder / "auto", 6));
   // Augmented it is another training, which threads do not change either.
   const std::vector<std::string> augment = {"--augment",
                                             "randaugment(2,9),erasing"};
   train("augmented", "1", "6", augment);
   train("augmented by four", "4", "6", augment);
   CHECK(SameBits(pictures.folder / "augmented",
-                 pictures.folder / "augmented by four"));
-  CHECK_FALSE(SameBits(pictures.folder / "one", pictures.folder / "augmented"));
+                 pictures.folder / "augmented by four", 6));
+  CHECK_FALSE(
+      SameBits(pictures.folder / "one", pictures.folder / "augmented", 6));
   // What is usual may be written; another cut is another training.
   train("usual", "1", "6", {"--augment", "crop(0.08,1),flip(0.5)"});
-  CHECK(SameBits(pictures.folder / "one", pictures.folder / "usual"));
+  CHECK(SameBits(pictures.folder / "one", pictures.folder / "usual", 6));
   const std::vector<std::string> cuts = {"crop(0.9,1)", "flip(0)",
                                          "pad-crop(4)"};
   for (const std::string& cut : cuts) {
     train(cut, "1", "6", {"--augment", cut});
-    CHECK_FALSE(SameBits(pictures.folder / "one", pictures.folder / cut));
+    CHECK_FALSE(SameBits(pictures.folder / "one", pictures.folder / cut, 6));
     train(cut + " decoded", "2", "6",
           {"--augment", cut, "--cache", "memory", "--cache-stage", "image"});
-    CHECK(SameBits(pictures.folder / cut, pictures.folder / cut + " decoded"));
+    CHECK(
+        SameBits(pictures.folder / cut, pictures.folder / cut + " decoded", 6));
   }
   // In three pieces, over the end of an epoch of four steps.
   train("pieces", "3", "2");
   train("pieces", "auto", "5");
   train("pieces", "2", "6");
-  CHECK(SameBits(pictures.folder / "one", pictures.folder / "pieces"));
+  CHECK(SameBits(pictures.folder / "one", pictures.folder / "pieces", 6));
   // An evaluation of what was trained on says so.
   fs::create_directory(pictures.folder / "seen");
   for (const auto& entry : fs::directory_iterator(pictures.records)) {
@@ -279,10 +262,10 @@ TEST_CASE("balanced weights count the labels of records") {
   CHECK(Contains(train("balanced", balanced), "reading 25 labels"));
   const std::string given = pictures.folder / "given";
   train("ant=0.390625,bee=1.5625,cat=1.5625,dog=6.25", given);
-  CHECK(SameBits(balanced, given));
+  CHECK(SameBits(balanced, given, 6));
   const std::string plain = pictures.folder / "plain";
   train("ant=1", plain);
-  CHECK_FALSE(SameBits(balanced, plain));
+  CHECK_FALSE(SameBits(balanced, plain, 6));
   // One whose label cannot be read is an error, or passed over.
   const std::string shard = pictures.records + "/train-00001-of-00002";
   std::string bytes = TextOf(shard);

@@ -3,16 +3,16 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "io/checkpoints/checkpoint.h"
 #include "io/records/image_records.h"
 #include "tests/places.h"
+#include "tests/support/evaluation_figures.h"
 #include "tests/support/resnet50_program.h"
+#include "tests/support/same_bits.h"
 #include "tests/support/tar_bytes.h"
 
 #if SLUICE_HAVE_PNG && SLUICE_HAVE_PROTOBUF
@@ -83,25 +83,8 @@ Outcome Run(const std::string& command, const std::string& data,
   return RunResNet50(arguments);
 }
 
-std::vector<NamedTensor> Tensors(const std::string& log, const char* step) {
-  for (const auto& entry : fs::directory_iterator(log)) {
-    if (entry.path().filename().string().starts_with(step)) {
-      return ReadCheckpoint(entry.path()).ValueOrThrow().tensors;
-    }
-  }
-  FAIL("no checkpoint in " << log);
-  return {};
-}
-
-// Of "eval: test loss 2.06, accuracy 25 % (8 examples) after 2 steps; ...".
-std::string Figures(const std::string& out) {
-  const size_t begin = out.find(": ");
-  return out.substr(begin, out.find(')') - begin);
-}
-
 TEST_CASE("tar archives give the bits that records give") {
   const Pictures pictures;
-  std::vector<std::vector<NamedTensor>> tensors;
   std::vector<std::string> evaluated, predicted;
   for (const std::string& data : {pictures.records, pictures.tars}) {
     const std::string log = data + " log";
@@ -109,21 +92,14 @@ TEST_CASE("tar archives give the bits that records give") {
         Run("train", data, log,
             {"--steps", "2", "--deterministic", "--input-threads", "2"});
     REQUIRE_MESSAGE(trained.code == 0, trained.err);
-    tensors.push_back(Tensors(log, "checkpoint-2"));
-    const Outcome eval = Run("eval", data, log);
-    REQUIRE_MESSAGE(eval.code == 0, eval.err);
-    CHECK(Contains(eval.out, "(8 examples)"));
-    evaluated.push_back(Figures(eval.out));
+    evaluated.push_back(testing::EvaluationFigures(Run("eval", data, log)));
+    CHECK(Contains(evaluated.back(), "(8 examples)"));
     const Outcome predict = Run("predict", data, log, {"--json"});
     REQUIRE_MESSAGE(predict.code == 0, predict.err);
     predicted.push_back(predict.out);
   }
-  CHECK(std::equal(tensors[0].begin(), tensors[0].end(), tensors[1].begin(),
-                   tensors[1].end(),
-                   [](const NamedTensor& p, const NamedTensor& q) {
-                     return p.name == q.name && p.tensor.BitEqual(q.tensor);
-                   }));
-  CHECK(!tensors[0].empty());
+  CHECK(
+      testing::SameBits(pictures.records + " log", pictures.tars + " log", 2));
   CHECK(evaluated[0] == evaluated[1]);
   CHECK(predicted[0] == predicted[1]);
   // Predictions need no labels.

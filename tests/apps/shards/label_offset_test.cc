@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "io/checkpoints/checkpoint.h"
 #include "io/files/record.h"
 #include "io/records/image_records.h"
 #include "io/records/tf_example.h"
 #include "tests/support/random.h"
 #include "tests/support/resnet50_program.h"
+#include "tests/support/same_bits.h"
 
 #if SLUICE_HAVE_PNG && SLUICE_HAVE_PROTOBUF
 namespace sluice {
@@ -107,17 +107,8 @@ class Records {
         &frame);
     return frame.size();
   }
-  std::vector<NamedTensor> Trained(const std::string& log) const {
-    return ReadCheckpoint(Log(log) + "/checkpoint-2.safetensors")
-        .ValueOrThrow()
-        .tensors;
-  }
   bool SameBits(const std::string& a, const std::string& b) const {
-    const auto x = Trained(a), y = Trained(b);
-    return std::equal(x.begin(), x.end(), y.begin(), y.end(),
-                      [](const NamedTensor& p, const NamedTensor& q) {
-                        return p.name == q.name && p.tensor.BitEqual(q.tensor);
-                      });
+    return testing::SameBits(Log(a), Log(b), 2);
   }
 
  private:

@@ -16,9 +16,9 @@
 
 #include "io/checkpoints/checkpoint.h"
 #include "io/checkpoints/safetensors.h"
-#include "io/files/fault_file_system.h"
 #include "tests/places.h"
 #include "tests/support/error_text.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/last_object.h"
 #include "tests/support/temporary_folder.h"
 
@@ -223,7 +223,7 @@ Checkpoint SmallCheckpoint(int64_t step) {
 }
 
 std::string BytesOf(const Checkpoint& checkpoint) {
-  FaultFileSystem files;
+  testing::FaultFileSystem files;
   ThrowIfError(WriteCheckpoint("c", checkpoint, files));
   return files.Read("c").ValueOrThrow();
 }
@@ -256,7 +256,7 @@ TEST_CASE("a flipped bit of a checkpoint is an error") {
 // All bits, in this process for speed: also the padding's, and those that only
 // make a capital of one of the checksum's letters.
 TEST_CASE("every flipped bit of a checkpoint is an error") {
-  FaultFileSystem files;
+  testing::FaultFileSystem files;
   for (int64_t step = 1; step <= 4; ++step) {
     const std::string bytes = BytesOf(SmallCheckpoint(step));
     for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {

@@ -21,11 +21,13 @@
 #include "tests/places.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text_of.h"
 
 namespace sluice {
 namespace {
 
 using testing::Contains;
+using testing::TextOf;
 
 using Json = nlohmann::ordered_json;
 
@@ -33,13 +35,6 @@ struct Outcome {
   int exit_code = 0;
   std::string out, err;
 };
-
-std::string TextOf(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 class Tool {
  public:

@@ -82,6 +82,22 @@ TEST_CASE("under mpirun virtual workers leave the bits of one process") {
   }
 }
 
+TEST_CASE("under mpirun what is beside the computation changes no bit") {
+  if (!HasMpi()) return;
+  TemporaryFolder folder;
+  for (const char* overlap : {"on", "off"}) {
+    CAPTURE(overlap);
+    // Several reductions a step, most of which are worth a thread.
+    const Outcome outcome =
+        UnderMpi(2, Training(folder / overlap,
+                             {"--steps", "6", "--threads", "1", "--overlap",
+                              overlap, "--bucket", "65536"}));
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+  }
+  CheckSameTensors(NewestTensors(folder / "on"), NewestTensors(folder / "off"));
+}
+
 TEST_CASE("under mpirun a training ends, and goes on") {
   if (!HasMpi()) return;
   TemporaryFolder folder;

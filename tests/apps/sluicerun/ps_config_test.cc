@@ -12,6 +12,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "dist/net/descriptor.h"
@@ -34,10 +35,11 @@ using testing::Process;
 using testing::TemporaryFolder;
 using testing::Words;
 
-std::string Addresses(const std::vector<int>& ports, size_t begin, size_t end) {
+std::string Addresses(const std::string& host, const std::vector<int>& ports,
+                      size_t begin, size_t end) {
   std::string list;
   for (size_t i = begin; i < end; ++i) {
-    list += fmt::format("{}\"127.0.0.1:{}\"", i == begin ? "" : ", ", ports[i]);
+    list += fmt::format("{}\"{}:{}\"", i == begin ? "" : ", ", host, ports[i]);
   }
   return list;
 }
@@ -53,8 +55,8 @@ class ConfigJob {
     const std::string config = fmt::format(
         R"({{"cluster": {{"worker": [{}], "ps": [{}]}},
              "task": {{"type": "{}", "index": {}}}}})",
-        Addresses(ports_, 0, workers),
-        Addresses(ports_, workers, ports_.size()), job, index);
+        Addresses(host, ports_, 0, workers),
+        Addresses(host, ports_, workers, ports_.size()), job, index);
     return testing::TrainWithVariables(
         Joined(Joined(secrets, {"SLUICE_CONFIG=" + config}), shell),
         Joined({"--strategy", strategy}, flags_));
@@ -94,6 +96,7 @@ class ConfigJob {
  public:
   Words secrets = {"SLUICE_TOKEN_FILE=" + testing::TokenFile(folder_)};
   std::string strategy = "ps";
+  std::string host = "127.0.0.1";
   Words shell;  // whose "$@" is what is started; empty: none
 
  private:
@@ -140,9 +143,31 @@ TEST_CASE("servers of SLUICE_CONFIG train what a ring does, and end with it") {
       CAPTURE(servers);
       const TemporaryFolder folder;
       ConfigJob job(workers, servers, Flags(folder / "log", {}));
+      if (servers == 2) job.host = "localhost";
       CheckEndWell(job.StartAll(random));
       CheckSameTensors(NewestTensors(folder / "log"), ring);
     }
+  }
+}
+
+// Wherever in the list that host is.
+TEST_CASE("a server's name that is no other host's way to it is refused") {
+  const TemporaryFolder folder;
+  for (const auto& [workers, servers] :
+       {std::pair(R"("127.0.0.1:1")", R"("localhost:2")"),
+        std::pair(R"("localhost:1", "127.0.0.1:2")", R"("localhost:3")"),
+        std::pair(R"("localhost:1")", R"("localhost:2", "127.0.0.1:3")")}) {
+    CAPTURE(workers);
+    const std::string config = fmt::format(
+        R"({{"cluster": {{"worker": [{}], "ps": [{}]}},
+             "task": {{"type": "ps", "index": 0}}}})",
+        workers, servers);
+    const auto server = testing::TrainWithVariables(
+        {"SLUICE_CONFIG=" + config,
+         "SLUICE_TOKEN_FILE=" + testing::TokenFile(folder)},
+        {"--strategy", "ps"});
+    CHECK(server->Wait() == 1);
+    CHECK(Contains(server->err(), "'localhost' is "));
   }
 }
 

@@ -17,6 +17,7 @@
 
 #include "dist/net/tls.h"
 #include "tests/places.h"
+#include "tests/support/config_jobs.h"
 #include "tests/support/error_text.h"
 #include "tests/support/launched.h"
 #include "tests/support/mnist_program.h"
@@ -145,6 +146,47 @@ TEST_CASE("a host whose shell greets everybody runs its ranks, too") {
   }
 }
 
+// What the agent says stands right behind it.
+TEST_CASE("a greeting that ends no line is said, and so is all that follows") {
+  const auto sshd = Sshd::Start({"127.0.0.1", "127.0.0.2"});
+  if (!sshd) return;
+  const TemporaryFolder folder;
+  std::ofstream(folder / "greets")
+      << "#!/bin/sh\nprintf welcome\nexec " << kLauncher << " \"$@\"\n";
+  chmod((folder / "greets").c_str(), 0700);
+  const std::string port = std::to_string(testing::FreePorts(1)[0]);
+  // More than the agent sends ahead of what is taken.
+  const std::string much(size_t{1} << 20, 'x');
+  for (const Words& options :
+       std::vector<Words>{{}, {"--port", port}, {"--elastic", "2"}}) {
+    const Outcome outcome = RunProgram(
+        kLauncher,
+        Script(*sshd,
+               Joined({"-H", kHosts, "--remote-sluicerun", folder / "greets"},
+                      options),
+               "head -c 1048576 /dev/zero | tr '\\0' x; echo; "
+               "echo rank $SLUICE_RANK; echo e >&2"));
+    CAPTURE(options.size());
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 0);
+    std::string out = outcome.out;  // shorter, for messages
+    for (size_t at = 0; (at = out.find(much)) != std::string::npos;) {
+      out.replace(at, much.size(), "much");
+    }
+    for (int rank = 0; rank < 4; ++rank) {
+      // Rank 0's the launcher hears itself, which waits for its address.
+      if (rank == 0 && options.empty()) {
+        CHECK(Contains(outcome.err, "sluicerun: 127.0.0.1: welcome\n"));
+      } else {
+        CHECK(Contains(out, fmt::format("[{}] welcome\n", rank)));
+      }
+      CHECK(Contains(out, fmt::format("[{}] much\n", rank)));
+      CHECK(Contains(out, fmt::format("[{0}] rank {0}\n", rank)));
+      CHECK(Contains(outcome.err, fmt::format("[{}] e\n", rank)));
+    }
+  }
+}
+
 // Counts how often the token and a line of the key are in what others can read
 // of any process. The patterns are a builtin's words, of no process.
 TEST_CASE("no secret is in an argument or a variable of any process") {
@@ -252,6 +294,30 @@ TEST_CASE("a host that cannot be reached, a folder it has not, no program") {
       Joined(sshd->Options(), {"-H", "127.0.0.1:2", "no-such-program"}));
   CHECK(missing.code == 127);
   CHECK(Contains(missing.err, "cannot run 'no-such-program' on this host"));
+}
+
+TEST_CASE("a name that is the loopback's is one where there is no other host") {
+  const auto sshd = Sshd::Start({"127.0.0.1"});
+  if (!sshd) return;
+  const std::string script =
+      "[ -z \"$SLUICE_SERVER\" ] || exec sleep 100; echo rank $SLUICE_RANK";
+  for (const Words& options :
+       std::vector<Words>{{}, {"--ps", "1"}, {"--elastic", "1"}}) {
+    const Outcome alone = RunProgram(
+        kLauncher,
+        Script(*sshd, Joined({"-H", "localhost:2"}, options), script));
+    CAPTURE(options.size());
+    CAPTURE(alone.err);
+    CHECK(alone.code == 0);
+    for (int rank = 0; rank < 2; ++rank) {
+      CHECK(Contains(alone.out, fmt::format("[{0}] rank {0}\n", rank)));
+    }
+    const Outcome two = RunProgram(
+        kLauncher,
+        Script(*sshd, Joined({"-H", "localhost,127.0.0.1"}, options), script));
+    CHECK(two.code == 1);
+    CHECK(Contains(two.err, "'localhost' is "));
+  }
 }
 
 TEST_CASE("a hostfile is Open MPI's; what makes no sense is one line") {

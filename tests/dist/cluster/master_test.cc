@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "dist/rendezvous/linked_rendezvous.h"
 #include "graph/builder.h"
 #include "graph/session/cluster.h"
 #include "graph/session/session.h"
@@ -189,6 +190,28 @@ TEST_CASE("whoever has an error of a task that is gone finds it lost") {
     CHECK(Contains(cluster->Lost().message(), WorkerName(task)));
     end.join();
   }
+}
+
+TEST_CASE("a master forgets the ways to the devices of closed sessions") {
+  const Watchdog watchdog;
+  const Workers workers(2, Transport::kTcp);
+  const SmallCut small;
+  const std::shared_ptr<Cluster> cluster = workers.Master();
+  Cluster::Request request;
+  request.devices = {CpuOf(0), CpuOf(1)};
+  const auto open = cluster->Open(request).ValueOrThrow();
+  const std::shared_ptr<Rendezvous> rendezvous = open->rendezvous();
+  const auto& mine = static_cast<const LinkedRendezvous&>(*rendezvous);
+  CHECK(mine.ways() == 0);  // nobody was reached yet
+  open->Connect().ValueOrThrow();
+  for (int turn = 0; turn < 300; ++turn) {
+    Session session(small.graph, small.Options(cluster));
+    if (turn == 0) session.Initialize();
+    small.Run(session);
+    CHECK(session.Read(small.v).At(0) == turn + 1);
+    CHECK(mine.ways() == 4);
+  }
+  CHECK(mine.ways() == 2);
 }
 
 // Two masters of one name are one that has lost its links without knowing.

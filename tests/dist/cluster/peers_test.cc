@@ -15,6 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "dist/cluster/introduction.h"
+#include "dist/collective/texts.h"
+#include "dist/membership/rank_name.h"
+#include "dist/net/socket.h"
 #include "graph/builder.h"
 #include "graph/session/cluster.h"
 #include "graph/session/session.h"
@@ -187,6 +191,36 @@ TEST_CASE("a peer that goes ends the runs of the others, who say who it was") {
       CAPTURE(failing);
       CAPTURE(rank);
       if (rank != failing) CHECK(Contains(errors[rank], "/job:peer/task:"));
+    }
+  }
+}
+
+// Who is to connect to it does not wait the minute that they have.
+TEST_CASE("a peer that goes before it is met is named by all others") {
+  constexpr int kPeers = 3;
+  for (const int gone : {0, 1}) {
+    const Watchdog watchdog(std::chrono::seconds(40));
+    Groups groups = JoinAll(kPeers, {});
+    std::vector<Status> opened(kPeers);
+    InThreads(kPeers, [&](int rank) {
+      auto& group = groups[static_cast<size_t>(rank)];
+      if (rank == gone) {
+        Peer own;
+        own.address = {TaskName(rank), "127.0.0.1",
+                       Listener::Open("127.0.0.1").ValueOrThrow().port()};
+        ThrowIfError(GatherTexts(*group, "peers", own.ToText()).status());
+        group.reset();
+        return;
+      }
+      opened[static_cast<size_t>(rank)] =
+          OptionsOf(*group).cluster->Open({}).status();
+    });
+    for (int rank = 0; rank < kPeers; ++rank) {
+      CAPTURE(gone);
+      CAPTURE(rank);
+      if (rank == gone) continue;
+      CHECK(Contains(opened[static_cast<size_t>(rank)].message(),
+                     RankName(gone, kPeers)));
     }
   }
 }

@@ -195,6 +195,8 @@ TEST_CASE("sluice worker says in a line what it cannot do") {
       {{"--certificates", folder / "none"}, "/none/ca.pem"},
       {{"--token-file", token, "--name", "bob"}, "'bob' is no task"},
       {{"--token-file", token, "--listen", "here"}, "wanted HOST:PORT"},
+      {{"--token-file", token, "--listen", "0.0.0.0:0x1F90"},
+       "wanted HOST:PORT"},
       {{"--token-file", token, "--listen", "0.0.0.0:0"}, "no credentials"},
       {{"--token-file", token, "--device", "/gpu:0"}, "/gpu:0"},
       {{"--token-file", token, "--transport", "pigeons"}, "'pigeons'"}};

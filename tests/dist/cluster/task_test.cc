@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <latch>
 #include <memory>
 #include <random>
@@ -12,6 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "dist/cluster/message.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
 #include "tests/dist/cluster/small_cut.h"
 #include "tests/dist/cluster/workers.h"
 #include "tests/dist/collective/ranks.h"
@@ -43,8 +47,8 @@ std::vector<std::byte> SomeCall(std::mt19937& random) {
       R"({"call": "register", "session": 2, "step": 1, "sizes": [3, -1]})",
       R"({"call": "register", "session": 2, "step": 1, "sizes": [5]})",
       R"({"call": "drop", "session": 2, "step": 7})",
-      R"({"call": "reach", "task": "", "incarnations": ["1", "x"]})",
-      R"({"call": "reach", "task": "nobody", "incarnations": []})",
+      R"({"call": "reach", "session": 2, "task": "", "incarnations": ["x"]})",
+      R"({"call": "reach", "session": 2, "task": "x", "incarnations": []})",
       R"({"call": "connect", "task": "x", "host": "127.0.0.1", "port": 0})",
       R"({"call": "read", "session": 2, "device": "/cpu:0", "variable": "v"})",
       write + R"("dtype": "float32", "shape": [2]})",
@@ -133,6 +137,46 @@ TEST_CASE("a worker has so many sessions of each master") {
   CHECK(open(second, R"({"call": "close", "session": 300})", 1).ok());
   CHECK(open(second, call, 1).ok());
   CHECK_FALSE(open(first, call, 1).ok());
+}
+
+// Of sessions one after another, together far more than it may know.
+TEST_CASE("a worker forgets the ways that it was told of with their session") {
+  const Watchdog watchdog;
+  const Workers workers(2, Transport::kTcp);
+  Task master(OptionsOf("master", Transport::kTcp), nullptr, nullptr);
+  const Deadline limit = After(std::chrono::seconds(30));
+  const Task::LinkPtr link =
+      master.Reach(workers.addresses()[0], limit).ValueOrThrow();
+  const auto call = [&](const Json& head) {
+    return JsonObject::Parse(
+               master.Call(link, {head.Text(), {}}).ValueOrThrow().head)
+        .ValueOrThrow();
+  };
+  const ClusterTask& second = workers.addresses()[1];
+  call({{"call", "connect"},
+        {"task", second.name},
+        {"host", second.host},
+        {"port", second.port}});
+  uint64_t last_device = 0;
+  std::vector<uint64_t> devices(10'000);
+  for (int turn = 0; turn < 14; ++turn) {
+    CAPTURE(turn);
+    const std::vector<std::string> own = {CpuOf(0)};
+    const uint64_t session = call({{"call", "open"},
+                                   {"devices", own},
+                                   {"runs", 1},
+                                   {"container", ""}})
+                                 .Unsigned("session")
+                                 .ValueOrThrow();
+    // By the way to who asks, or to another, which both stay.
+    for (uint64_t& device : devices) device = ++last_device;
+    const Json reach = {{"call", "reach"},
+                        {"session", session},
+                        {"task", turn % 2 == 0 ? "" : second.name},
+                        {"incarnations", WordsOf(devices)}};
+    CHECK(master.Call(link, {reach.Text(), {}}).status().ToString() == "ok");
+    call({{"call", "close"}, {"session", session}});
+  }
 }
 
 // Has been asked, and does not answer before it may.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <random>
 #include <string>
@@ -14,7 +15,11 @@
 #include <vector>
 
 #include "dist/collective/group.h"
+#include "dist/collective/places.h"
+#include "dist/net/little_endian.h"
+#include "dist/net/socket.h"
 #include "tests/dist/collective/acts.h"
+#include "tests/dist/collective/faults.h"
 #include "tests/dist/collective/processes.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/dist/collective/sums.h"
@@ -56,6 +61,31 @@ std::string ColumnOf(int rank) {
 
 bool Has(const Status& status, const std::string& words) {
   return status.message().find(words) != std::string::npos;
+}
+
+// Of a split by this name: tells the others a seat as theirs, and dies when
+// rank 0 waits for who takes it.
+Status DieInSplit(Group& group, const std::string& name) {
+  const Deadline limit = After(std::chrono::seconds(50));
+  constexpr size_t kColorAndKey = 8, kBytes = kColorAndKey + 4 + kAddressBytes;
+  std::vector<std::byte> seat(kBytes), all(At(group.size()) * kBytes);
+  std::byte* at = seat.data() + kColorAndKey;
+  Put(uint32_t{1}, &at);  // a port, of which nobody asks anything
+  PutText("127.0.0.1", kAddressBytes, &at);
+  SLUICE_RETURN_IF_ERROR(
+      group.AllGather("split/" + name, seat.data(), kBytes, all.data()));
+  const std::byte* first = all.data() + kColorAndKey;
+  SLUICE_ASSIGN_OR_RETURN(
+      Socket zero,
+      Socket::Connect("127.0.0.1", static_cast<int>(Take<uint32_t>(&first)),
+                      limit));
+  // It sends away who talks nonsense.
+  SLUICE_RETURN_IF_ERROR(zero.Send(Bytes(seat), limit));
+  if (zero.Receive(seat, limit).code() != Code::kUnavailable) {
+    return Internal("rank 0 does not wait");
+  }
+  std::raise(SIGKILL);
+  return {};
 }
 
 }  // namespace
@@ -163,6 +193,16 @@ TEST_CASE("a rank that is gone is named in each of its groups") {
       whole[At(i)] = barrier(i == 0 ? other : in_column, "rows");
     });
     for (const Status& status : whole) CHECK(status.ToString() == "ok");
+    // Where it is missed no part is formed any more.
+    InThreads(kSide * kSide, [&](int rank) {
+      if (rank == gone) return;
+      Group& group = *groups[At(rank)];
+      const Status first = group.Barrier("all");
+      CHECK(Has(first, RankName(gone, kSide * kSide)));
+      for (const char* name : {"rows", "more"}) {
+        CHECK(group.Split(name, 0).ToString() == first.ToString());
+      }
+    });
   }
 }
 
@@ -209,6 +249,26 @@ TEST_CASE("a process that is killed is named in each of its groups") {
     CHECK(row.find(RankName(lost % 2, 2)) != std::string::npos);
     CHECK(column.find(ColumnOf(lost)) != std::string::npos);
     CHECK(column.find(RankName(lost / 2, 2)) != std::string::npos);
+  }
+}
+
+// Long before the time to join is over.
+TEST_CASE("a process that dies while a part is formed is named") {
+  for (const Wires wires : {Wires::kTcp, Wires::kShared}) {
+    const Watchdog watchdog(std::chrono::minutes(3));
+    const Processes processes =
+        Start(kSide * kSide, wires, std::chrono::seconds(20),
+              [](Group& group, const Process::Say&) {
+                return group.rank() == 1 ? DieInSplit(group, "all")
+                                         : group.Split("all", 0);
+              });
+    for (const int rank : {0, 2, 3}) {
+      const std::string line =
+          LineWithin(*processes[At(rank)], std::chrono::seconds(30));
+      CAPTURE(rank);
+      CAPTURE(line);
+      CHECK(line.find("rank 1 of 4 has ended") != std::string::npos);
+    }
   }
 }
 

@@ -23,11 +23,13 @@
 #include "dist/net/local.h"
 #include "dist/net/shared_stream.h"
 #include "dist/net/socket.h"
+#include "tests/support/random_bytes.h"
 
 namespace sluice::dist {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::RandomBuffer;
 using Buffer = std::vector<std::byte>;
 
 Deadline Limit() {
@@ -53,12 +55,6 @@ struct Pair {
   std::array<Socket, 2> bells;
   std::array<SharedLane, 2> lane;
 };
-
-Buffer RandomBytes(size_t size, std::mt19937& random) {
-  Buffer bytes(size);
-  for (std::byte& b : bytes) b = static_cast<std::byte>(random());
-  return bytes;
-}
 
 Status SendAll(SharedLane& lane, std::span<const Bytes> pieces,
                Deadline deadline) {
@@ -154,7 +150,7 @@ TEST_CASE("pieces of any size go through a ring, in order") {
     const size_t count = 1 + random() % 12;
     for (size_t i = 0; i < count; ++i) {
       sent.push_back(
-          RandomBytes(random() % 5 * (random() % largest) / 4, random));
+          RandomBuffer(random, random() % 5 * (random() % largest) / 4));
     }
     std::vector<Bytes> pieces(sent.begin(), sent.end());
     Status filled;

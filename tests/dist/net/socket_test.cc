@@ -21,11 +21,13 @@
 #include <vector>
 
 #include "dist/net/address.h"
+#include "tests/support/random_bytes.h"
 
 namespace sluice::dist {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::RandomBuffer;
 using Buffer = std::vector<std::byte>;
 using Random = std::mt19937;
 
@@ -36,12 +38,6 @@ Deadline Limit() {
 }
 Deadline Soon() {
   return After(milliseconds(50));
-}
-
-Buffer RandomBytes(size_t size, Random& random) {
-  Buffer bytes(size);
-  for (std::byte& b : bytes) b = static_cast<std::byte>(random());
-  return bytes;
 }
 
 // Cuts into pieces, some of them empty.
@@ -96,7 +92,7 @@ TEST_CASE("transfers arrive byte for byte, however they are cut") {
   for (int i = 0; i < 200; ++i) {
     // Few of them large.
     const size_t size = i < 5 ? sizes[i] : random() % (size_t{1} << i % 20);
-    const Buffer sent = RandomBytes(size, random);
+    const Buffer sent = RandomBuffer(random, size);
     const auto pieces = Cut(Bytes(sent), random);
     Buffer received(size);
     const auto into = Cut(MutableBytes(received), random);
@@ -116,7 +112,7 @@ TEST_CASE("transfers arrive byte for byte, however they are cut") {
 TEST_CASE("thousands of pieces are one stream") {
   auto [zero, one] = Connected();
   Random random(2);
-  const Buffer sent = RandomBytes(5000, random);
+  const Buffer sent = RandomBuffer(random, 5000);
   std::vector<Bytes> pieces;
   for (const std::byte& b : sent) pieces.push_back({&b, 1});
   REQUIRE(zero.Send(pieces, Limit()).ok());
@@ -142,8 +138,8 @@ TEST_CASE("nothing needs no peer and no time") {
 TEST_CASE("both ends of one stream exchange more than buffers hold") {
   auto [zero, one] = Connected();
   Random random(3);
-  const Buffer sent[] = {RandomBytes(24 * kMega, random),
-                         RandomBytes(20 * kMega, random)};
+  const Buffer sent[] = {RandomBuffer(random, 24 * kMega),
+                         RandomBuffer(random, 20 * kMega)};
   Buffer received[] = {Buffer(sent[1].size()), Buffer(sent[0].size())};
   Socket* sockets[] = {&zero, &one};
   Status status[2];
@@ -172,7 +168,7 @@ void CheckRing(size_t ranks, size_t bytes) {
   }
   std::vector<Buffer> sent;
   for (size_t i = 0; i < ranks; ++i) {
-    sent.push_back(RandomBytes(bytes + i, random));
+    sent.push_back(RandomBuffer(random, bytes + i));
   }
   std::vector<Buffer> received(ranks);
   std::vector<Status> status(ranks);
@@ -201,7 +197,7 @@ TEST_CASE("a peer that closes is named, wherever it stops") {
   Random random(4);
   for (const size_t before : {size_t{0}, size_t{1}, size_t{999}, kMega}) {
     auto [zero, one] = Connected();
-    const Buffer sent = RandomBytes(before, random);
+    const Buffer sent = RandomBuffer(random, before);
     std::thread peer([&, end = std::move(one)]() mutable {
       const Status status = end.Send(sent, Limit());
       CHECK(status.ok());

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -19,12 +18,16 @@
 
 #include "dist/net/authority.h"
 #include "dist/net/socket.h"
+#include "tests/support/random_bytes.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text_of.h"
 
 namespace sluice::dist {
 namespace {
 
+using testing::RandomBuffer;
 using testing::TemporaryFolder;
+using testing::TextOf;
 using Buffer = std::vector<std::byte>;
 using TlsPtr = std::shared_ptr<const Tls>;
 
@@ -64,12 +67,6 @@ Ends Meet(const Tls& connects, const Tls& listens) {
   return ends;
 }
 
-Buffer RandomBytes(size_t size, std::mt19937& random) {
-  Buffer bytes(size);
-  for (std::byte& b : bytes) b = static_cast<std::byte>(random());
-  return bytes;
-}
-
 template <typename Piece>
 std::vector<Piece> Cut(Piece bytes, std::mt19937& random) {
   std::vector<Piece> pieces;
@@ -93,8 +90,8 @@ TEST_CASE("what is sent both ways at once arrives, however it is cut") {
   CHECK(ends.listens.peer_identity() == Identity{"job", "worker", 0});
   std::mt19937 random(1);
   for (int i = 0; i < 60; ++i) {
-    const Buffer out = RandomBytes(random() % (size_t{1} << i % 23), random);
-    const Buffer back = RandomBytes(random() % (size_t{1} << i % 23), random);
+    const Buffer out = RandomBuffer(random, random() % (size_t{1} << i % 23));
+    const Buffer back = RandomBuffer(random, random() % (size_t{1} << i % 23));
     Buffer got(out.size()), got_back(back.size());
     const auto out_pieces = Cut(Bytes(out), random);
     const auto back_pieces = Cut(Bytes(back), random);
@@ -203,7 +200,7 @@ TEST_CASE("plain bytes are no handshake") {
     Socket stranger =
         Socket::Connect("127.0.0.1", listener.port(), Limit()).ValueOrThrow();
     Socket guest = listener.Accept(Limit()).ValueOrThrow();
-    const Buffer bytes = RandomBytes(1 + random() % 3000, random);
+    const Buffer bytes = RandomBuffer(random, 1 + random() % 3000);
     REQUIRE(stranger.Send(Bytes(bytes), Limit()).ok());
     stranger = Socket();
     const Status status = guest.AwaitTls(*tls, TlsSide::kListens, Limit());
@@ -301,11 +298,6 @@ TEST_CASE("users bring their own; another job of their authority is refused") {
   const Status nobody =
       Tls::Create(MadeByHand(folder, "https://example.com/")).status();
   CHECK(nobody.code() == Code::kInvalidArgument);
-}
-
-std::string TextOf(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 TEST_CASE("who has signed a certificate for the authority goes with it") {

@@ -13,11 +13,13 @@
 
 #include "tests/dist/collective/ranks.h"
 #include "tests/dist/rendezvous/tasks.h"
+#include "tests/support/random_bytes.h"
 #include "tests/support/sanitizers.h"
 
 namespace sluice::dist::testing {
 namespace {
 
+using sluice::testing::RandomBuffer;
 using sluice::testing::Rounds;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
@@ -32,13 +34,6 @@ struct Pair {
   explicit Pair(bool shared) : Pair(shared, Connect(shared)) {}
   TestTask one, other;
 };
-
-std::vector<std::byte> Noise(size_t bytes, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<std::byte> noise(bytes);
-  for (std::byte& byte : noise) byte = static_cast<std::byte>(random());
-  return noise;
-}
 
 // Of an edge of which some may come, in the run of that seed.
 size_t SentBytes(const Edge& edge, uint32_t seed) {
@@ -58,7 +53,7 @@ TEST_CASE("what is sent arrives, whoever comes first") {
         CAPTURE(sender_first);
         const Edge edge = EdgeOf(1, bytes);
         const RunKey key = tasks.one.rendezvous->NewRun();
-        std::vector<std::byte> sent = Noise(bytes, 7), got(bytes);
+        std::vector<std::byte> sent = RandomBuffer(7, bytes), got(bytes);
         const std::vector<std::byte> wanted = sent;
         const auto send = [&] {
           sluice::Exchange& run =
@@ -109,7 +104,8 @@ TEST_CASE("many edges both ways, some runs aborted anywhere") {
         for (const Edge& edge : order) {
           auto& bytes = memory[static_cast<size_t>(edge.number)];
           const bool sends = edge.sender == (who == 0 ? kOne : kOther);
-          bytes = sends ? Noise(edge.bytes, seed + 1) : Noise(edge.bytes, 0);
+          bytes = sends ? RandomBuffer(seed + 1, edge.bytes)
+                        : RandomBuffer(0, edge.bytes);
           Edge sent = edge;
           sent.bytes = SentBytes(edge, seed);
           CHECK((sends ? run.StartSend(sent, {bytes.data()})
@@ -132,7 +128,7 @@ TEST_CASE("many edges both ways, some runs aborted anywhere") {
           if (waited.ok() && !sends) {
             CHECK(run.ReceivedBytes(edge) == SentBytes(edge, seed));
             bytes.resize(SentBytes(edge, seed));
-            CHECK(bytes == Noise(bytes.size(), seed + 1));
+            CHECK(bytes == RandomBuffer(seed + 1, bytes.size()));
           }
           if (!waited.ok()) status = waited;
           // Whatever came of it, nobody touches it any more.
@@ -317,7 +313,8 @@ TEST_CASE("whatever frames come, it ends in time and harms nothing") {
       if (random() % 4 == 0) frame.epoch = random() % 2;
       if (random() % 4 == 0) frame.key = random();
       if (random() % 4 == 0) frame.count = random() % 2 ? random() : ~0ull;
-      const auto payload = Noise(random() % 2 ? 64 : random() % 5000, seed);
+      const auto payload =
+          RandomBuffer(seed, random() % 2 ? 64 : random() % 5000);
       frame.bytes = random() % 3 == 0 ? 0 : payload.size();
       actor.Say(frame, Bytes(payload).first(frame.bytes));
     }
@@ -338,6 +335,26 @@ TEST_CASE("ways to devices have a most") {
   CHECK(mine.Reach(devices, actor.task->link).ok());
   const Status more = mine.Reach({1}, actor.task->link);
   CHECK(more.code() == Code::kResourceExhausted);
+  mine.Forget(devices);
+  CHECK(mine.ways() == 1);
+  // As devices come and go.
+  for (int turn = 0; turn < 7; ++turn) {
+    devices.resize(10'000);
+    for (uint64_t& device : devices) device += 100'000;
+    CHECK(mine.Reach(devices, actor.task->link).ok());
+    mine.Forget(devices);
+  }
+  CHECK(mine.ways() == 1);
+  // To that which stayed, and to none of the others.
+  const RunKey key = mine.NewRun();
+  sluice::Exchange& run = **mine.Join(key, 2, 1, kNever);
+  std::byte data{1};
+  CHECK(run.StartSend(EdgeOf(0, 1), {&data}).ok());
+  Edge other = EdgeOf(1, 1);
+  other.receiver = devices[0];
+  CHECK(run.StartSend(other, {&data}).code() == Code::kInternal);
+  mine.Abort(key, Cancelled("done"));
+  mine.Leave(key);
 }
 
 }  // namespace

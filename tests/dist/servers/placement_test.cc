@@ -168,7 +168,9 @@ TEST_CASE("servers hold as much, within the largest variable and its slots") {
 }
 
 TEST_CASE("values come and gradients go, no activation") {
-  for (uint32_t seed = 0; seed < 30; ++seed) {
+  constexpr uint32_t kSeeds = 30;
+  uint32_t gradients = 0, updates = 0;
+  for (uint32_t seed = 0; seed < kSeeds; ++seed) {
     CAPTURE(seed);
     // Rows differ from all widths, so that they tell an activation.
     Training training(seed, OptimizerOf(seed));
@@ -180,6 +182,7 @@ TEST_CASE("values come and gradients go, no activation") {
         if (from.IsConstant()) continue;
         CAPTURE(node->Describe());
         CAPTURE(input.name());
+        gradients += input.shape().scalar() ? 0 : 1;
         // What a variable of that shape takes, or a scalar.
         const auto variables = training.graph.Variables();
         CHECK((input.shape().scalar() ||
@@ -191,9 +194,13 @@ TEST_CASE("values come and gradients go, no activation") {
                            })));
       }
       if (node->mutates() == 0) continue;
+      ++updates;
       CHECK(node->device() == node->input(0).node().device());
     }
   }
+  // At least those of the weights and offsets of one layer.
+  CHECK(gradients >= 2 * kSeeds);
+  CHECK(updates >= 2 * kSeeds);
 }
 
 // Places for contributions are beside what they are for, and what is made of

@@ -44,10 +44,20 @@ TEST_CASE("streams differ in every part of their key") {
     }
   }
   CHECK(first.size() == 3 * 2 * 3 * 2);
-  CHECK(kStream.Block(3) == kStream.Block(3));
   CHECK(kStream.Block(3) != kStream.Block(4));
   CHECK(kStream.Block(3) != kStream.Block(3, 1));
   CHECK(kStream.Block(uint64_t{1} << 32) != kStream.Block(0));
+}
+
+// By another implementation of what is said of keys and counters, which gives
+// the answers above.
+TEST_CASE("a stream's bits are those of its key") {
+  CHECK(kStream.Block(3) ==
+        PhiloxBlock{0xb5af09c0, 0x93cdeedb, 0xc59eaafd, 0x32e89a92});
+  const RandomStream halves((uint64_t{5} << 32) + 9, HashName("fc1/dropout"),
+                            (uint64_t{3} << 32) + 4, 2);
+  CHECK(halves.Block((uint64_t{1} << 32) + 6, 1) ==
+        PhiloxBlock{0x69cbe325, 0xa2255bbb, 0x897cea37, 0xf1564220});
 }
 
 template <typename Distribution>

@@ -3,24 +3,17 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include "graph/autograd.h"
 #include "tests/places.h"
 #include "tests/support/op_probe.h"
+#include "tests/support/text_of.h"
 
 namespace sluice::testing {
 namespace {
-
-std::string TextOf(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 // The functions that a header declares at this indentation.
 std::set<std::string> Declared(const std::filesystem::path& header,

@@ -6,6 +6,11 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "engine/threads.h"
 #include "tests/support/guarded_run.h"
 #include "tests/support/op_check.h"
@@ -36,9 +41,13 @@ std::vector<Tensor> CheckKernel(const ProbeCase& c, const KernelSpec& spec,
   Kernel& kernel = **made;
   const GuardedRunResult run =
       GuardedRun(kernel, spec, c.values, c.node->mutates());
-  if (!run.fault.empty()) faults.Add(who + ": " + run.fault);
+  const auto check = [&](const GuardedRunResult& result) {
+    if (!result.fault.empty()) faults.Add(who + ": " + result.fault);
+  };
+  check(run);
   const GuardedRunResult again =
       GuardedRun(kernel, spec, c.values, c.node->mutates(), {.fill = 0x37});
+  check(again);
   if (!SameBits(run.tensors, again.tensors)) {
     faults.Add(who + ": leaves elements unwritten, or differs from run to run");
   }
@@ -49,6 +58,7 @@ std::vector<Tensor> CheckKernel(const ProbeCase& c, const KernelSpec& spec,
     }
     const GuardedRunResult in_place =
         GuardedRun(kernel, spec, c.values, c.node->mutates(), {.in_place = i});
+    check(in_place);
     if (!SameBits(run.tensors, in_place.tensors)) {
       faults.Add(fmt::format("{}: wrong in place of input {}", who, i));
     }
@@ -76,7 +86,8 @@ std::vector<Tensor> CheckKernels(const ProbeCase& c, const std::string& where,
   for (size_t k = 0; k + 1 < kernels.size() && !wanted.empty(); ++k) {
     const std::vector<Tensor> got =
         CheckKernel(c, spec, *kernels[k], where, faults);
-    const std::string difference = Difference(got, wanted, Tolerance(spec));
+    const std::string difference =
+        Difference(got, wanted, AllowanceFor(spec, c.values));
     if (!difference.empty()) {
       faults.Add(fmt::format("{}, kernel {} against reference: {}", where,
                              kernels[k]->provider, difference));
@@ -85,21 +96,36 @@ std::vector<Tensor> CheckKernels(const ProbeCase& c, const std::string& where,
   return wanted;
 }
 
-// The results of the best kernel, as they are.
-std::vector<Tensor> Results(const ProbeCase& c, bool deterministic = false) {
+// The results of the best kernel, as they are. None are a fault: an op has a
+// kernel for every binding of its types, deterministic or not.
+std::vector<Tensor> Results(const ProbeCase& c, const std::string& where,
+                            Faults& faults, bool deterministic = false) {
   const KernelSpec spec = SpecOf(*c.node, deterministic);
   const std::vector<const KernelDef*> kernels = KernelsFor(spec);
-  if (kernels.empty()) return {};
+  const std::string who = where + (deterministic ? ", deterministic" : "");
+  if (kernels.empty()) {
+    faults.Add(who + ": no kernel");
+    return {};
+  }
   Result<KernelPtr> kernel = kernels.front()->make(spec);
-  if (!kernel.ok()) return {};
-  return GuardedRun(**kernel, spec, c.values, c.node->mutates()).tensors;
+  if (!kernel.ok()) {
+    faults.Add(who + ": " + kernel.status().message());
+    return {};
+  }
+  GuardedRunResult run =
+      GuardedRun(**kernel, spec, c.values, c.node->mutates());
+  if (run.fault.empty()) return std::move(run.tensors);
+  faults.Add(who + ": " + run.fault);
+  return {};
 }
 
 // Where the float64 result is an integer the int64 one is the same; elsewhere
 // it is rounded somehow. What floats cannot hold is left out.
 std::string RoundedDifference(const std::vector<Tensor>& integers,
                               const std::vector<Tensor>& floats) {
+  if (integers.size() != floats.size()) return "other numbers of outputs";
   for (size_t k = 0; k < integers.size(); ++k) {
+    if (integers[k].shape() != floats[k].shape()) return "shapes differ";
     for (int64_t i = 0; i < integers[k].elements(); ++i) {
       const double y = floats[k].At(i);
       if (!std::isfinite(y) || std::abs(y) > 9e15) continue;
@@ -135,8 +161,9 @@ void CheckBinding(const OpDef& op, const Probe& probe,
   for (size_t i = 0; i < c.values.size(); ++i) {
     reference.values[i] = c.values[i].Cast(reference.values[i].dtype());
   }
-  std::vector<Tensor> wanted = Results(reference);
-  if (wanted.empty()) return;
+  std::vector<Tensor> wanted =
+      Results(reference, where + " in " + ToString(wider), faults);
+  if (wanted.empty()) return;  // a fault already
   std::string difference;
   if (to_floats) {
     difference = RoundedDifference(got, wanted);
@@ -148,7 +175,7 @@ void CheckBinding(const OpDef& op, const Probe& probe,
       }
     }
     const KernelSpec spec = SpecOf(*c.node, /*deterministic=*/false);
-    difference = Difference(got, wanted, Tolerance(spec));
+    difference = Difference(got, wanted, AllowanceFor(spec, c.values));
   }
   if (!difference.empty()) {
     faults.Add(
@@ -162,7 +189,8 @@ void CheckCommutes(const OpDef& op, const Probe& probe,
   const ProbeCase c = MakeProbeCase(op, probe, binding);
   const ProbeCase swapped =
       MakeProbeCase(op, probe, binding, /*swap_operands=*/true);
-  const std::string difference = Difference(Results(c), Results(swapped), 0);
+  const std::string difference = Difference(
+      Results(c, where, faults), Results(swapped, where, faults), {});
   if (!difference.empty()) {
     faults.Add(where + ": does not commute: " + difference);
   }
@@ -184,9 +212,11 @@ void CheckThreads(const OpDef& op, const Probe& probe,
   const ProbeCase c = MakeProbeCase(op, probe, binding, false,
                                     op.elementwise ? Enlarged : nullptr);
   SetComputeThreads(1);
-  const std::vector<Tensor> one = Results(c, /*deterministic=*/true);
+  const std::vector<Tensor> one =
+      Results(c, where, faults, /*deterministic=*/true);
   SetComputeThreads(2);
-  const std::vector<Tensor> two = Results(c, /*deterministic=*/true);
+  const std::vector<Tensor> two =
+      Results(c, where, faults, /*deterministic=*/true);
   if (!SameBits(one, two)) {
     faults.Add(where + ": the bits depend on the number of threads");
   }
@@ -354,6 +384,48 @@ TEST_CASE("the walk finds a dtype that is computed differently") {
   CHECK(Contains(FaultsOfNew(Doubling("FaultyDtype")), "T=float32 against"));
 }
 
+TEST_CASE("the walk finds small results that are computed differently") {
+  RegisterKernel("FaultySmall", []<typename T>(const T* x, T* y) {
+    CorrectDoubling()(x, y);
+    if (sizeof(T) == 4) y[2] = x[2];
+  });
+  OpDef op = Doubling("FaultySmall");
+  op.probes = {{.inputs = {{.shape = {5}, .lo = 1e-6, .hi = 2e-6}}}};
+  CHECK(Contains(FaultsOfNew(op), "T=float32 against"));
+}
+
+TEST_CASE("what is left where terms cancel is no fault") {
+  RegisterKernel("FaultyNowhereElse", []<typename T>(const T* x, T* y) {
+    using C = ComputeType<T>;
+    for (int i = 0; i < 5; ++i) y[i] = T(C(x[i]) + C(0.1) - C(x[i]) - C(0.1));
+  });
+  CHECK(FaultsOfNew(Doubling("FaultyNowhereElse")) == "");
+}
+
+TEST_CASE("results differ where they are further apart than allowed") {
+  using Floats = std::vector<float>;
+  const auto differ = [](const Floats& got, const Floats& wanted,
+                         const Allowance& allowance) {
+    const bool none = Difference({Tensor::Vector<float>(got)},
+                                 {Tensor::Vector<float>(wanted)}, allowance)
+                          .empty();
+    return !none;
+  };
+  CHECK_FALSE(differ({100, 2}, {100, 1}, {.relative = 0.01}));
+  CHECK(differ({100, 2.5}, {100, 1}, {.relative = 0.01}));
+  CHECK(differ({100, 2}, {100, 1}, {.relative = 0.01, .each = true}));
+  CHECK_FALSE(differ({100, 2}, {100, 1},
+                     {.relative = 0.01, .absolute = 1, .each = true}));
+  CHECK(differ({100}, {INFINITY}, {.relative = 0.01, .each = true}));
+  CHECK_FALSE(differ({INFINITY, NAN}, {INFINITY, NAN}, {}));
+  CHECK(differ({NAN}, {1}, {.relative = 1}));
+  const Tensor one = Tensor::Scalar<float>(1);
+  CHECK(Difference({}, {one}, {}) != "");
+  CHECK(Difference({one}, {}, {}) != "");
+  CHECK_FALSE(SameBits({}, {one}));
+  CHECK_FALSE(SameBits({one}, {}));
+}
+
 TEST_CASE("the walk finds a false claim to work in place") {
   RegisterKernel("FaultyInPlace", [](auto* x, auto* y) {
     for (int i = 0; i < 5; ++i) y[i] = x[0];
@@ -362,6 +434,24 @@ TEST_CASE("the walk finds a false claim to work in place") {
   OpDef op = Doubling("FaultyInPlace");
   op.inplace = {0};
   CHECK(Contains(FaultsOfNew(op), "in place of input 0"));
+}
+
+TEST_CASE("the walk finds a kernel with no deterministic form") {
+  KernelTable::Global().Register(
+      {.op = "FaultyOrder",
+       .make = [](const KernelSpec& spec) -> Result<KernelPtr> {
+         if (spec.deterministic) return Unimplemented("adds as threads come");
+         return DispatchFloating(
+             spec.inputs[0].dtype,
+             [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
+               const bool empty = spec.inputs[0].shape.elements() == 0;
+               return KernelOf([=](const KernelContext& c) {
+                 if (!empty) CorrectDoubling()(c.input<T>(0), c.output<T>(0));
+               });
+             });
+       }});
+  CHECK(Contains(FaultsOfNew(Doubling("FaultyOrder")),
+                 "deterministic: adds as threads come"));
 }
 
 TEST_CASE("the walk finds a false claim to commute") {

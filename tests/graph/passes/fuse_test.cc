@@ -212,6 +212,51 @@ TEST_CASE("accumulated gradients are applied the same when fused") {
   CheckClose(*training, got, Train(*training, {.fuse = false}, 4), 1e-5);
 }
 
+// d/dlogits of half its square is ce (softmax(logits) - onehot), here in
+// float64.
+TEST_CASE("a cross entropy times itself has its gradient, fused or not") {
+  constexpr int64_t kRows = 6, kClasses = 5;
+  const Tensor given = Noise({kRows, kClasses}, 3);
+  const Tensor classes = Classes(kRows, kClasses);
+  Graph graph;
+  const Output logits =
+      graph.Placeholder("logits", DType::kFloat32, {kRows, kClasses});
+  const Output label = graph.Placeholder("label", DType::kInt64, {kRows});
+  std::vector<Output> gradients;
+  for (const Output& ce :
+       {SparseSoftmaxCrossEntropy(logits, label),
+        SoftmaxCrossEntropy(logits, OneHot(label, kClasses))}) {
+    for (const Output& loss :
+         {L2Loss(ce), 0.5 * Sum(Square(ce)), Sum(ce * StopGradient(ce))}) {
+      gradients.push_back(Gradients({loss}, {logits})[0]);
+    }
+    gradients.push_back(Gradients({ce}, {logits}, {ce})[0]);
+  }
+  Session fused(graph), plain(graph, {.fuse = false});
+  for (Session* session : {&fused, &plain}) {
+    for (size_t g = 0; g < gradients.size(); ++g) {
+      CAPTURE(g);
+      const Tensor got =
+          session->Run({{logits, given}, {label, classes}}, gradients[g]);
+      for (int64_t r = 0; r < kRows; ++r) {
+        double sum = 0;
+        for (int64_t c = 0; c < kClasses; ++c) {
+          sum += std::exp(given.At(kClasses * r + c));
+        }
+        const auto label_of_row = static_cast<int64_t>(classes.At(r));
+        const auto softmax = [&](int64_t c) {
+          return std::exp(given.At(kClasses * r + c)) / sum;
+        };
+        const double ce = -std::log(softmax(label_of_row));
+        for (int64_t c = 0; c < kClasses; ++c) {
+          const double wanted = ce * (softmax(c) - (c == label_of_row ? 1 : 0));
+          CHECK(std::abs(got.At(kClasses * r + c) - wanted) < 1e-5);
+        }
+      }
+    }
+  }
+}
+
 // Fused and plain values of some outputs for one feed.
 void CheckLarge(const Shape& shape,
                 const std::function<std::vector<Output>(Output)>& build) {

@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +22,7 @@
 #include "graph/autograd.h"
 #include "graph/builder.h"
 #include "graph/compile/evaluate.h"
+#include "graph/session/session.h"
 #include "graph/text/text.h"
 #include "tests/places.h"
 #include "tests/support/described.h"
@@ -229,6 +231,21 @@ TEST_CASE("optimised gradients have the same bits") {
     CAPTURE(i);
     CHECK(wanted[i].elements() > 0);
     CHECK(wanted[i].BitEqual(got[i]));
+  }
+}
+
+TEST_CASE("attributes of 0 and -0 are two") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  const Tensor below = Tensor::Array<float>({2}, {-1, -2});
+  for (const auto activation : {LeakyRelu, Elu}) {
+    const std::vector<Output> fetches = {Reciprocal(activation(x, 0.0)),
+                                         Reciprocal(activation(x, -0.0))};
+    const std::vector<Tensor> y = Session(graph).Run({{x, below}}, fetches);
+    for (int64_t i = 0; i < 2; ++i) {
+      CHECK(y[0].At(i) == -INFINITY);  // 1 / (0 * -1)
+      CHECK(y[1].At(i) == INFINITY);   // 1 / (-0 * -1)
+    }
   }
 }
 

@@ -3,6 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <string>
+#include <thread>
+
 #include "engine/runtime/trace.h"
 #include "graph/builder.h"
 #include "tests/support/error_text.h"
@@ -71,6 +75,37 @@ TEST_CASE("a step that fails for another reason was not found to be finite") {
   CHECK(session.Read(v).At(0) == 0);
   CHECK(session.step() == 0);
   CHECK(session.SetObserver(nullptr) == &trace);
+}
+
+TEST_CASE("other threads' steps count, and are no part of the look") {
+  constexpr int kSteps = 2000;
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  const Output count = graph.Variable("count", Zeros({}));
+  const Output add = AssignAdd(count, graph.Constant(1, DType::kFloat32));
+  const Output infinite = Log(x), finite = x + 1;
+  Session session(graph);
+  session.Initialize();
+  const Tensor zero = Tensor::Full(DType::kFloat32, {2}, 0);
+  std::atomic<bool> ended = false;
+  std::string error;
+  std::thread other([&] {
+    error = ErrorOf([&] {
+      for (int i = 0; i < kSteps; ++i) {
+        session.Run({{x, zero}}, infinite, {Operation(add)});
+      }
+    });
+    ended = true;
+  });
+  std::string found;
+  do {
+    found += session.FindNonFinite({{x, zero}}, {finite});
+  } while (!ended);
+  other.join();
+  CHECK(error == "(no error)");
+  CHECK(found == "");
+  CHECK(session.step() == kSteps);
+  CHECK(session.Read(count).At(0) == kSteps);
 }
 
 }  // namespace

@@ -82,6 +82,10 @@ TEST_CASE("nothing writes to a frozen session's variables") {
         "frozen"));
   }
   CHECK(Contains(ErrorOf([&] { session.Initialize(); }), "frozen"));
+  for (const Output& none : {Output(), x}) {
+    CHECK(Contains(ErrorOf([&] { session.Write(none, image); }),
+                   "is not a variable"));
+  }
   CHECK(session.Run({{x, image}}, y).BitEqual(wanted));
 }
 

@@ -241,5 +241,59 @@ TEST_CASE("fetches may be in the memory of feeds") {
   }
 }
 
+TEST_CASE("fetches that share memory are refused") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {kUnknown});
+  const Output sum = x + 1, product = x * 2;
+  Session session(graph);
+  const auto run = [&](int64_t n, std::vector<Output> fetched,
+                       std::vector<Tensor> fetches) {
+    const std::vector<Tensor> feeds = {Tensor::Full(DType::kFloat32, {n}, 3)};
+    PreparedStep step = session.Prepare({{x, {n}}}, fetched);
+    return step.TryRun(feeds, fetches);
+  };
+  const Tensor rows(DType::kFloat32, {9});
+  const Status status =
+      run(4, {sum, product}, {rows.Rows(0, 4), rows.Rows(0, 4)});
+  CHECK(status.code() == Code::kInvalidArgument);
+  CHECK(Contains(status.message(), "fetches '" + sum.name() + "' and '" +
+                                       product.name() + "' share memory"));
+  CHECK_FALSE(run(4, {sum, sum}, {rows.Rows(0, 4), rows.Rows(0, 4)}).ok());
+  CHECK_FALSE(run(5, {sum, product}, {rows.Rows(0, 5), rows.Rows(4, 9)}).ok());
+  CHECK_FALSE(run(5, {sum, product}, {rows.Rows(4, 9), rows.Rows(0, 5)}).ok());
+  // Beside each other, in either order.
+  for (const int64_t first : {0, 4}) {
+    const Tensor sums = rows.Rows(first, first + 4);
+    const Tensor products = rows.Rows(4 - first, 8 - first);
+    CHECK(run(4, {sum, product}, {sums, products}).ok());
+    for (int64_t i = 0; i < 4; ++i) {
+      CHECK(sums.At(i) == 4);
+      CHECK(products.At(i) == 6);
+    }
+  }
+  // Nothing is written to what has no elements.
+  CHECK(run(0, {sum, product}, {rows.Rows(2, 2), rows.Rows(2, 2)}).ok());
+}
+
+TEST_CASE("a variable that is fed cannot be updated") {
+  Graph graph;
+  const Output weights = graph.Variable("weights", Zeros({}));
+  const Output update = AssignAdd(weights, graph.Constant(1, DType::kFloat32));
+  Session session(graph);
+  session.Initialize();
+  const Tensor three = Tensor::Scalar(3.0f);
+  CHECK(Contains(ErrorOf([&] {
+                   session.Run({{weights, three}}, Operation(update));
+                 }),
+                 "feed of 'weights': " + update.node().Describe() +
+                     " updates it, and what is fed cannot be updated "
+                     "(session_feeds_test.cc"));
+  // It may be fed where nothing of the step updates it.
+  const Output both = weights + update;
+  CHECK(session.Run({{weights, three}, {update, Tensor::Scalar(5.0f)}}, both)
+            .At(0) == 8);
+  CHECK(session.Read(weights).At(0) == 0);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "io/cache/disk_cache.h"
-#include "io/files/fault_file_system.h"
 #include "tests/support/cached_elements.h"
 #include "tests/support/error_text.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/random_bytes.h"
 
 namespace sluice {
@@ -22,6 +22,7 @@ namespace {
 using testing::Below;
 using testing::Cache;
 using testing::Contains;
+using testing::FaultFileSystem;
 using testing::Once;
 using Fault = FaultFileSystem::Fault;
 using Loss = FaultFileSystem::Loss;

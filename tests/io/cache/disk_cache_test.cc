@@ -18,10 +18,10 @@
 #include <thread>
 #include <vector>
 
-#include "io/files/fault_file_system.h"
 #include "io/files/record.h"
 #include "tests/support/cached_elements.h"
 #include "tests/support/error_text.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/random_bytes.h"
 #include "tests/support/random_example.h"
 #include "tests/support/temporary_folder.h"
@@ -36,6 +36,7 @@ using testing::Ask;
 using testing::Below;
 using testing::Cache;
 using testing::Contains;
+using testing::FaultFileSystem;
 using testing::Files;
 using testing::Found;
 using testing::HashIn;

@@ -12,12 +12,13 @@
 #include <vector>
 
 #include "io/checkpoints/checkpoint.h"
-#include "io/files/fault_file_system.h"
 #include "tests/support/error_text.h"
+#include "tests/support/fault_file_system.h"
 
 namespace sluice {
 namespace {
 
+using testing::FaultFileSystem;
 using Fault = FaultFileSystem::Fault;
 using Loss = FaultFileSystem::Loss;
 using testing::Contains;

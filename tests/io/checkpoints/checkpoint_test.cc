@@ -8,11 +8,12 @@
 #include <functional>
 #include <limits>
 
-#include "io/files/fault_file_system.h"
+#include "tests/support/fault_file_system.h"
 
 namespace sluice {
 namespace {
 
+using testing::FaultFileSystem;
 using Fault = FaultFileSystem::Fault;
 using Loss = FaultFileSystem::Loss;
 

@@ -12,10 +12,10 @@
 
 #include "io/checkpoints/pickle.h"
 #include "io/checkpoints/strided_view.h"
-#include "io/files/fault_file_system.h"
 #include "io/files/zip.h"
 #include "tests/places.h"
 #include "tests/support/error_text.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/pth_bytes.h"
 
 namespace sluice {
@@ -25,6 +25,7 @@ using namespace std::string_literals;  // NOLINT: zeros in text
 
 using testing::Bytes;
 using testing::Contains;
+using testing::FaultFileSystem;
 using testing::PickledDict;
 using testing::PickledInt;
 using testing::PickledTensor;

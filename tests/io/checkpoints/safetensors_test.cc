@@ -7,10 +7,12 @@
 
 #include <cstring>
 
-#include "io/files/fault_file_system.h"
+#include "tests/support/fault_file_system.h"
 
 namespace sluice {
 namespace {
+
+using testing::FaultFileSystem;
 
 // A file as the format's description has it.
 std::string File(const std::string& header, const std::string& data) {

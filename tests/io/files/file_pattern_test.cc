@@ -9,13 +9,14 @@
 #include <string_view>
 #include <vector>
 
-#include "io/files/fault_file_system.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/random.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {
 namespace {
 
+using testing::FaultFileSystem;
 using testing::Random;
 using testing::TemporaryFolder;
 

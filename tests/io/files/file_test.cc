@@ -11,13 +11,14 @@
 #include <csignal>
 #include <filesystem>
 
-#include "io/files/fault_file_system.h"
 #include "io/files/lock_warning.h"
+#include "tests/support/fault_file_system.h"
 
 namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::FaultFileSystem;
 using Fault = FaultFileSystem::Fault;
 using Loss = FaultFileSystem::Loss;
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "io/files/file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {
@@ -46,6 +47,24 @@ TEST_CASE("a file that is written has another version, also of the same age") {
   fs::last_write_time(dir / "g", time);
   fs::rename(dir / "g", path);
   CHECK(VersionOf(path) != second);
+}
+
+TEST_CASE("an open file has the version of its path until that is another's") {
+  const TemporaryFolder dir;
+  const std::string path = dir / "f";
+  std::ofstream(path) << "one";
+  // As young as it may be.
+  const auto opened = FileSystem::Default().OpenRead(path).ValueOrThrow();
+  const std::string version = opened->version();
+  CHECK(VersionOf(path) == version);
+  std::ofstream(dir / "g") << "two";
+  fs::last_write_time(dir / "g", fs::last_write_time(path));
+  fs::rename(dir / "g", path);
+  CHECK(opened->version() == version);
+  const std::string other = VersionOf(path);
+  CHECK(other != version);
+  CHECK(FileSystem::Default().OpenRead(path).ValueOrThrow()->version() ==
+        other);
 }
 
 TEST_CASE("what is not there, and what nobody knows") {

@@ -4,12 +4,14 @@
 
 #include <string>
 
-#include "io/files/fault_file_system.h"
 #include "io/files/file.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {
 namespace {
+
+using testing::FaultFileSystem;
 
 TEST_CASE("a scheme is what RFC 3986 calls one, before ://") {
   CHECK(SchemeOf("s3://bucket/key") == "s3");

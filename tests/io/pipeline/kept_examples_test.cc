@@ -17,10 +17,10 @@
 #include <thread>
 #include <vector>
 
-#include "io/files/fault_file_system.h"
 #include "io/files/schemes.h"
 #include "io/sources/datasets.h"
 #include "tests/support/error_text.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/numbers.h"
 #include "tests/support/random_bytes.h"
 #include "tests/support/temporary_folder.h"
@@ -31,6 +31,7 @@ namespace {
 using testing::Below;
 using testing::Contains;
 using testing::ErrorOf;
+using testing::FaultFileSystem;
 using testing::Numbers;
 using testing::Once;
 using testing::TemporaryFolder;

@@ -222,6 +222,41 @@ TEST_CASE("buckets, resumed anywhere and shared out") {
   }
 }
 
+TEST_CASE("at the end of a pass, restored for batches of any other size") {
+  // How many there are is not known, and 13 are no batches of 2, 3, 4 or 5.
+  const Dataset numbers = Numbers(19).Filter(
+      [](const Example& e) { return e["x"].IntAt(0) % 3 != 1; });
+  // What comes behind the end of one, and in the next pass.
+  const auto after = [](const Dataset& one, const Dataset& other) {
+    Iterator saved = one.MakeIterator(), resumed = other.MakeIterator();
+    Read(&saved);
+    const Status status = resumed.Restore(saved.SavePosition());
+    REQUIRE_MESSAGE(status.ok(), status.message());
+    std::vector<Example> read = Read(&resumed);
+    read.emplace_back();
+    REQUIRE(resumed.NextEpoch().ok());
+    for (const Example& batch : Read(&resumed)) read.push_back(batch);
+    return read;
+  };
+  for (int64_t from = 1; from <= 5; ++from) {
+    for (int64_t to = 1; to <= 5; ++to) {
+      CAPTURE(from);
+      CAPTURE(to);
+      const PaddingOptions drop = {.drop_remainder = true};
+      const std::vector<Example> read =
+          after(numbers.PaddedBatch(from, drop), numbers.PaddedBatch(to, drop));
+      const std::vector<Example> wanted =
+          after(numbers.Batch(from, true), numbers.Batch(to, true));
+      REQUIRE(read.size() == wanted.size());
+      for (size_t i = 0; i < read.size(); ++i) {
+        REQUIRE(read[i].empty() == wanted[i].empty());
+        if (read[i].empty()) continue;
+        CHECK(read[i]["x"].BitEqual(wanted[i]["x"]));
+      }
+    }
+  }
+}
+
 TEST_CASE("a sample of buckets is one example") {
   const Dataset buckets = Sequences(20).BucketByLength(
       [](const Example& e) { return e["tokens"].shape()[0]; }, {5}, {4, 3});

@@ -319,6 +319,31 @@ TEST_CASE("a share of nothing has names, dtypes and further dimensions") {
   }
 }
 
+TEST_CASE("a padded batch is cut by its own size") {
+  // The rows of each worker of 4, by how many there are in the batch.
+  const std::vector<std::vector<int64_t>> wanted = {
+      {0, 0, 0, 1}, {0, 1, 0, 1}, {0, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 2}};
+  const auto length = [](const Example&) { return int64_t{0}; };
+  for (int64_t m = 1; m <= 5; ++m) {
+    CAPTURE(m);
+    for (const Dataset& padded :
+         {Numbers(8 + m).PaddedBatch(8),
+          Numbers(8 + m).BucketByLength(length, {1}, {8, 8})}) {
+      int64_t next = 8;
+      for (int64_t rank = 0; rank < 4; ++rank) {
+        const std::vector<Example> shares = Read(padded.Share(rank, 4));
+        REQUIRE(shares.size() == 2);
+        CHECK(RowsIn(shares[0]) == 2);
+        REQUIRE(RowsIn(shares[1]) == wanted[m - 1][rank]);
+        for (const int64_t x : shares[1]["x"].values<int64_t>()) {
+          CHECK(x == next++);
+        }
+      }
+      CHECK(next == 8 + m);
+    }
+  }
+}
+
 TEST_CASE("a worker maps its own examples alone") {
   const auto calls = std::make_shared<std::atomic<int64_t>>(0);
   const auto count = [calls](Example&) { ++*calls; };

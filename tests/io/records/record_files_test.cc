@@ -12,10 +12,10 @@
 #include <random>
 #include <thread>
 
-#include "io/files/fault_file_system.h"
 #include "io/files/record.h"
 #include "io/records/record_writer.h"
 #include "tests/support/error_text.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/random_bytes.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/watched_files.h"
@@ -25,6 +25,7 @@ namespace {
 
 using testing::Below;
 using testing::Contains;
+using testing::FaultFileSystem;
 using testing::RandomBytes;
 using testing::TemporaryFolder;
 using testing::WatchedFiles;

@@ -7,10 +7,10 @@
 #include <regex>
 #include <set>
 
-#include "io/files/fault_file_system.h"
 #include "io/files/record.h"
 #include "io/records/record_files.h"
 #include "tests/support/error_text.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/random_bytes.h"
 
 namespace sluice {
@@ -19,6 +19,7 @@ namespace {
 using testing::Below;
 using testing::Contains;
 using testing::ErrorOf;
+using testing::FaultFileSystem;
 
 void Touch(FileSystem& files, const std::string& path) {
   REQUIRE(files.Create(path).ok());

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "io/files/fault_file_system.h"
 #include "io/files/record.h"
 #include "io/records/file_datasets.h"
 #include "io/records/record_files.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/random_bytes.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/temporary_folder.h"
@@ -22,6 +22,7 @@ namespace sluice {
 namespace {
 
 using testing::Below;
+using testing::FaultFileSystem;
 using testing::RandomBytes;
 using testing::TemporaryFolder;
 

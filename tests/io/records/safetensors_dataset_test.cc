@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "io/checkpoints/safetensors.h"
-#include "io/files/fault_file_system.h"
 #include "io/files/file.h"
 #include "io/files/schemes.h"
 #include "tests/support/error_text.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/random_bytes.h"
 #include "tests/support/temporary_folder.h"
 
@@ -25,6 +25,7 @@ namespace {
 using testing::Below;
 using testing::Contains;
 using testing::ErrorOf;
+using testing::FaultFileSystem;
 using testing::Once;
 using testing::TemporaryFolder;
 

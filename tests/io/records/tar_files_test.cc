@@ -15,8 +15,9 @@
 #include <set>
 #include <thread>
 
-#include "io/files/fault_file_system.h"
+#include "io/records/record_files.h"
 #include "tests/support/error_text.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/random_bytes.h"
 #include "tests/support/tar_bytes.h"
 #include "tests/support/temporary_folder.h"
@@ -27,6 +28,7 @@ namespace {
 using testing::Below;
 using testing::Contains;
 using testing::ErrorOf;
+using testing::FaultFileSystem;
 using testing::RandomBytes;
 using testing::TarEnd;
 using testing::TarFile;
@@ -433,6 +435,13 @@ std::string RandomShard(std::mt19937& random, int64_t count) {
   }
 }
 
+std::vector<std::string> TarShards(const std::string& folder, const char* part,
+                                   FileSystem& files) {
+  return ShardsAmong(ListFolder(folder, files).ValueOrThrow(), ShardKind::kTars,
+                     part)
+      .paths;
+}
+
 TEST_CASE("shards of random names") {
   std::map<std::string, int> outcomes;
   for (unsigned seed = 0; seed < 600; ++seed) {
@@ -449,7 +458,7 @@ TEST_CASE("shards of random names") {
     ++outcomes[expected.substr(0, expected.find_first_of(" /"))];
     std::string got;
     const std::string error = ErrorOf([&] {
-      for (const auto& path : FindTarShards("shards", "train", files)) {
+      for (const auto& path : TarShards("shards", "train", files)) {
         got += path + "\n";
       }
     });
@@ -471,9 +480,9 @@ TEST_CASE("missing shards are named as the others are") {
     REQUIRE(files.MakeDirectories(std::string(name, 1)).ok());
     Write(files, name, "");
   }
-  CHECK(ErrorOf([&] { FindTarShards("a", "train", files); }) ==
+  CHECK(ErrorOf([&] { TarShards("a", "train", files); }) ==
         "'a' has 2 of 3 shards of 'train'; missing: x-train-000001.tar");
-  CHECK(ErrorOf([&] { FindTarShards("b", "val", files); }) ==
+  CHECK(ErrorOf([&] { TarShards("b", "val", files); }) ==
         "'b' has 2 of 3 shards of 'val'; missing: val-1-of-3.tar");
 }
 

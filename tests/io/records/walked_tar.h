@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "io/files/fault_file_system.h"
 #include "io/records/tar.h"
+#include "tests/support/fault_file_system.h"
 
 namespace sluice::testing {
 

@@ -70,6 +70,7 @@ TEST_CASE("remote files: registered once, paths lead there") {
   const auto version = FileVersion("s3://b/dir/k");
   REQUIRE(version.ok());
   CHECK(*version == *FileVersion("s3://b/dir/k"));
+  CHECK(files.OpenRead("s3://b/dir/k").ValueOrThrow()->version() == *version);
   REQUIRE(files.WriteAtomically("s3://b/dir/k", "other").ok());
   CHECK(*version != *FileVersion("s3://b/dir/k"));
   CHECK(FileVersion("s3://b/none").status().code() == Code::kNotFound);

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "io/checkpoints/safetensors.h"
-#include "io/files/fault_file_system.h"
 #include "io/remote/http/curl_client.h"
 #include "tests/support/error_text.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/http_server.h"
 #include "tests/support/slept_clock.h"
 
@@ -18,6 +18,7 @@ namespace sluice::remote {
 namespace {
 
 using testing::Contains;
+using testing::FaultFileSystem;
 using testing::HttpServer;
 using testing::ServedAnswer;
 using testing::ServedRequest;

@@ -11,14 +11,16 @@
 #include <random>
 
 #include "io/files/crc32c.h"
-#include "io/files/fault_file_system.h"
 #include "io/files/record.h"
 #include "io/images/png.h"
 #include "io/summaries/event_proto.h"
 #include "io/summaries/histogram.h"
+#include "tests/support/fault_file_system.h"
 
 namespace sluice {
 namespace {
+
+using testing::FaultFileSystem;
 
 // RFC 3720, appendix B.4, and the usual check value.
 TEST_CASE("CRC-32C of known strings") {

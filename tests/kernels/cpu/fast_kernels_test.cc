@@ -65,7 +65,7 @@ void CheckFast(const Node& node, const std::vector<Tensor>& inputs,
     if (tolerance == 0) {
       CHECK(SameBits(one, wanted));
     } else {
-      CHECK(Difference(one, wanted, tolerance) == "");
+      CHECK(Difference(one, wanted, {.relative = tolerance}) == "");
     }
   }
 }

@@ -100,7 +100,8 @@ __global__ void PartialWarp(int* y) {
 }
 __global__ void ShuffleBesideVote(int* y) {
   const bool even = threadIdx.x % 2 == 0;
-  y[threadIdx.x] = even ? ShuffleXor(1, 1) : static_cast<int>(Vote(true));
+  y[threadIdx.x] =
+      even ? ShuffleXor(1, 1) : static_cast<int>(__ballot_sync(kAllLanes, 1));
 }
 TEST_CASE("a shuffle with absent lanes is an error") {
   std::vector<int> y(64);
@@ -155,7 +156,7 @@ TEST_CASE("shuffles of a butterfly add up a warp, in each warp its own") {
 }
 
 __global__ void Ballots(unsigned* y) {
-  y[threadIdx.x] = Vote(threadIdx.x % 3 == 0);
+  y[threadIdx.x] = __ballot_sync(kAllLanes, threadIdx.x % 3 == 0);
   // Half of a warp among itself, the other half at something else.
   if (threadIdx.x < 16) {
     y[threadIdx.x] ^= __ballot_sync(0x0000ffffu, threadIdx.x == 5);

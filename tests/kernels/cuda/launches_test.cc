@@ -169,6 +169,32 @@ TEST_CASE("a fused sum has a second kernel where it is said to") {
   CHECK(twice > 20);
 }
 
+TEST_CASE("a ReLU behind cuBLASLt's product is counted as one alone is") {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+    Graph graph;
+    const Output a = graph.Placeholder("a", dtype, {4, 5});
+    const Output b = graph.Placeholder("b", dtype, {5, 3});
+    const Output bias = graph.Placeholder("bias", dtype, {3});
+    const auto product = [&](bool relu) -> const Node& {
+      return graph.Add({"MatMulBias", {a, b, bias}, {{"relu", relu}}});
+    };
+    const Node &plain = product(false), &with = product(true);
+    const Node& relu = graph.Add({"Relu", {plain.output(0)}});
+    std::vector<KernelLaunch> wanted = LaunchesOf(plain);
+    std::vector<int64_t> bytes = {wanted.at(0).Bytes(plain)};
+    wanted.push_back(LaunchesOf(relu).at(0));
+    bytes.push_back(wanted.back().Bytes(relu));
+    const std::vector<KernelLaunch> launches = LaunchesOf(with);
+    REQUIRE(launches.size() == 2);
+    for (size_t i = 0; i < launches.size(); ++i) {
+      CHECK(launches[i].kernel == wanted[i].kernel);
+      CHECK(launches[i].kind == wanted[i].kind);
+      CHECK(launches[i].Bytes(with) == bytes[i]);
+      CHECK(launches[i].multiply_adds == wanted[i].multiply_adds);
+    }
+  }
+}
+
 // --- Bytes -------------------------------------------------------------------
 
 // Of inputs, then of outputs.

@@ -19,6 +19,7 @@
 #include "tests/dist/collective/ranks.h"
 #include "tests/dist/rendezvous/tasks.h"
 #include "tests/kernels/cuda/emulation/gpu.h"
+#include "tests/support/random_bytes.h"
 #include "tests/support/sanitizers.h"
 
 namespace sluice::testing {
@@ -31,13 +32,6 @@ constexpr uint64_t kOf[] = {11, 22};  // incarnations, of both tasks' devices
 constexpr std::byte kSpoilt{0x5a};
 
 using Bytes = std::vector<std::byte>;
-
-Bytes Noise(size_t bytes, uint32_t seed) {
-  std::mt19937 random(seed);
-  Bytes noise(bytes);
-  for (std::byte& byte : noise) byte = static_cast<std::byte>(random());
-  return noise;
-}
 
 // A tensor's memory, on the host or on a GPU.
 class Place {
@@ -156,8 +150,8 @@ bool RunPart(Pair& pair, int who, const RunKey& key,
     const bool sends = edge.sender == kOf[who];
     places[edge.number] = std::make_unique<Place>(
         sent.on_gpu[who] ? &gpu : nullptr,
-        Noise(edge.bytes,
-              sends ? seed + static_cast<uint32_t>(edge.number) : 0));
+        RandomBuffer(sends ? seed + static_cast<uint32_t>(edge.number) : 0,
+                     edge.bytes));
     const DeviceView view = places[edge.number]->view();
     CHECK((sends ? run.StartSend(edge, view) : run.StartReceive(edge, view))
               .ok());
@@ -176,7 +170,7 @@ bool RunPart(Pair& pair, int who, const RunKey& key,
     if (!sends && waited.ok()) {
       const bool same =
           place.Read() ==
-          Noise(edge.bytes, seed + static_cast<uint32_t>(edge.number));
+          RandomBuffer(seed + static_cast<uint32_t>(edge.number), edge.bytes);
       CHECK(same);
     }
     place.Spoil();  // whatever came of it, nobody touches it any more
@@ -231,7 +225,7 @@ TEST_CASE("what a GPU has sent arrives when its device is gone") {
     Pair pair(false);
     const Edge edge = {0, kOf[0], kOf[1], bytes, "e"};
     const RunKey key = pair.one.rendezvous->NewRun();
-    const Bytes wanted = Noise(bytes, 5);
+    const Bytes wanted = RandomBuffer(5, bytes);
     {
       ThrowIfError(pair.gpus[0]->Use());
       Place place(pair.gpus[0].get(), wanted);
@@ -260,7 +254,7 @@ TEST_CASE(
   const Watchdog watchdog;
   Pair pair(false);
   ThrowIfError(pair.gpus[0]->Use());
-  Place place(pair.gpus[0].get(), Noise(1000, 1));
+  Place place(pair.gpus[0].get(), RandomBuffer(1, 1000));
   const Edge edge = {0, kOf[1], kOf[0], 1000, "e"};
   const RunKey key = pair.one.rendezvous->NewRun();
   Exchange& run = **pair.one.rendezvous->Join(key, 1, 1, kNever);
@@ -268,7 +262,7 @@ TEST_CASE(
   pair.other.link->End(Cancelled("gone"));
   CHECK(run.WaitReceived(edge, place.view()).message() ==
         "other has closed the connection");
-  CHECK(place.Read() == Noise(1000, 1));
+  CHECK(place.Read() == RandomBuffer(1, 1000));
   pair.one.rendezvous->Leave(key);
   CHECK(pair.one.rendezvous->runs() == 0);
 }
@@ -288,7 +282,7 @@ TEST_CASE("what one run has received is not another's") {
   }
   ThrowIfError(pair.gpus[0]->Synchronize());
   for (uint32_t i = 0; i < kRuns; ++i) {
-    Bytes sent = Noise(edge.bytes, i + 1);
+    Bytes sent = RandomBuffer(i + 1, edge.bytes);
     const DeviceView from{sent.data()}, into = places[i]->view();
     const RunKey key = pair.one.rendezvous->NewRun();
     Exchange& mine = **pair.one.rendezvous->Join(key, 1, 1, kNever);
@@ -302,7 +296,7 @@ TEST_CASE("what one run has received is not another's") {
   }
   for (uint32_t i = 0; i < kRuns; ++i) {
     CAPTURE(i);
-    const bool same = places[i]->Read() == Noise(edge.bytes, i + 1);
+    const bool same = places[i]->Read() == RandomBuffer(i + 1, edge.bytes);
     CHECK(same);
   }
 }

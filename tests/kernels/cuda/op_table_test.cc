@@ -74,7 +74,8 @@ void CheckKernel(const ProbeCase& c, const KernelSpec& spec,
       faults.Add(fmt::format("{}: wrong in place of input {}", who, i));
     }
   }
-  const std::string difference = Difference(first, wanted, Tolerance(spec));
+  const std::string difference =
+      Difference(first, wanted, AllowanceFor(spec, c.values));
   if (!difference.empty()) {
     faults.Add(fmt::format("{} against the CPU: {}", who, difference));
   }

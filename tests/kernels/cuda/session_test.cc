@@ -102,10 +102,15 @@ TEST_CASE("whole runs and started ones may mix") {
 }
 
 TEST_CASE("a run may be dropped while it is under way") {
-  std::vector<Tensor> fetches;
+  std::vector<Tensor> fetches, others;
   Doubling doubling(30'000);
   fetches = doubling.step.MakeFetches();
+  others = doubling.step.MakeFetches();
   doubling.step.Start(std::vector<Tensor>{doubling.ValueOf(1)}, fetches);
+  // Those behind it are as ever, also where nobody waits for the last.
+  doubling.step.Run(std::vector<Tensor>{doubling.ValueOf(2)}, others);
+  CHECK(others[0].At(29'999) == 6);
+  doubling.step.Start(std::vector<Tensor>{doubling.ValueOf(3)}, fetches);
 }
 
 TEST_CASE("a run without fetches can be waited for, too") {

@@ -13,16 +13,19 @@
 #include "tests/support/error_text.h"
 #include "tests/support/last_object.h"
 #include "tests/support/mnist_program.h"
+#include "tests/support/newest_tensors.h"
 
 namespace sluice {
 namespace {
 
 using Json = nlohmann::ordered_json;
 using testing::CheckMnistError;
+using testing::CheckSameTensors;
 using testing::Contains;
 using testing::kMnist;
 using testing::LastObject;
 using testing::MnistData;
+using testing::NewestTensors;
 using testing::OnMnist;
 using testing::Outcome;
 using testing::RunMnist;
@@ -228,6 +231,99 @@ TEST_CASE("the weights that a training began with are not what it trained") {
       RunMnist({"train", "--config", record, "--log-dir", again});
   CHECK(trained.code == 0);
   CHECK(Contains(TextOf(again + "/run.json"), weights));
+}
+
+TEST_CASE("a record keeps what its training began with when that goes on") {
+  const TemporaryFolder folder;
+  const auto train = [&](const std::string& log, std::vector<std::string> more,
+                         bool given = true) {
+    more.insert(more.end(), {"--log-dir", folder / log});
+    if (!given) {
+      more.insert(more.begin(), "train");
+      return RunMnist(more);
+    }
+    more.insert(more.end(), {"--steps", "4", "--deterministic"});
+    return RunMnist(OnMnist("train", more));
+  };
+  const auto exported = [&](const std::string& log, const char* seed) {
+    REQUIRE(train(log, {"--seed", seed}).code == 0);
+    REQUIRE(RunMnist({"export", "--log-dir", folder / log}).code == 0);
+    return folder / log + "/export/weights.safetensors";
+  };
+  const std::string weights = exported("first", "1");
+  const std::string other = exported("other", "2");
+  const auto recorded = [&](const std::string& log) {
+    const auto flags = Json::parse(TextOf(folder / log + "/run.json"))["flags"];
+    return std::pair(flags.value("weights", ""), flags.value("reset", ""));
+  };
+  const std::vector<std::string> begin = {"--weights", weights, "--reset",
+                                          "logits/*"};
+  const std::pair began(weights, std::string("logits/*"));
+  REQUIRE(train("whole", begin).code == 0);
+  std::vector<std::string> half = begin;
+  half.insert(half.end(), {"--max-steps", "2"});
+  REQUIRE(train("log", half).code == 0);
+  CHECK(recorded("log") == began);
+  REQUIRE(train("log", {}, false).code == 0);
+  CHECK(recorded("log") == began);
+  // What is done again by it begins so, too.
+  const Outcome again =
+      train("again", {"--config", folder / "log/run.json"}, false);
+  REQUIRE(again.code == 0);
+  CHECK(Contains(again.err, "beginning with the"));
+  CheckSameTensors(NewestTensors(folder / "again"),
+                   NewestTensors(folder / "whole"));
+
+  const Outcome unused = train(
+      "log", {"--steps", "6", "--weights", other, "--reset", "fc1/*"}, false);
+  CHECK(unused.code == 0);
+  CHECK(Contains(unused.err, other + " is not used"));
+  CHECK(recorded("log") == began);
+  const std::pair<std::string, std::string> none;
+  REQUIRE(train("bare", {"--max-steps", "2"}).code == 0);
+  REQUIRE(train("bare", begin, false).code == 0);
+  CHECK(recorded("bare") == none);
+  std::filesystem::remove(folder / "bare/run.json");  // as of before there were
+  REQUIRE(train("bare", begin).code == 0);
+  CHECK(recorded("bare") == none);
+  // Another training in its place is another.
+  REQUIRE(train("log", {"--weights", other, "--restart"}).code == 0);
+  CHECK(recorded("log") == std::pair(other, std::string()));
+}
+
+TEST_CASE("--micro-batches is remembered, and gives way to others") {
+  const TemporaryFolder folder;
+  const auto train = [&](const std::string& log,
+                         std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "--log-dir", folder / log, "--json"});
+    const Outcome outcome = RunMnist(more);
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    return outcome.out;
+  };
+  const auto given = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--data-dir", MnistData().path(), "--model", "mlp",
+                             "--steps", "8", "--deterministic"});
+    return more;
+  };
+  const std::string of_four = "\"virtual_workers\":4";
+  train("whole", given({"--micro-batches", "4"}));
+  train("parts", given({"--micro-batches", "4", "--max-steps", "4"}));
+  CHECK(Contains(train("parts", {}), of_four));
+  CHECK(Contains(train("again", {"--config", folder / "parts/run.json"}),
+                 of_four));
+  // In the place of which as many of these may come.
+  train("virtual", given({"--micro-batches", "4", "--max-steps", "4"}));
+  CHECK(Contains(train("virtual", {"--virtual-workers", "4"}), of_four));
+  const std::string record = TextOf(folder / "virtual/run.json");
+  CHECK(Contains(record, "virtual-workers"));
+  CHECK(!Contains(record, "micro-batches"));
+  for (const char* log : {"parts", "again", "virtual"}) {
+    CAPTURE(log);
+    CheckSameTensors(NewestTensors(folder / log),
+                     NewestTensors(folder / "whole"));
+  }
+  train("synced", {"--config", folder / "parts/run.json", "--sync-batch-norm"});
+  CHECK(!Contains(TextOf(folder / "synced/run.json"), "micro-batches"));
 }
 
 TEST_CASE("a flag that was given an empty value has it, and takes no other") {

@@ -353,6 +353,17 @@ TEST_CASE("losses and metrics against sums by hand") {
   }
   CHECK(values[3].At(0) == doctest::Approx(cross_entropy));
   CHECK(values[4].At(0) == doctest::Approx(huber));
+  // Below delta half the square, be it as large as it may.
+  CHECK(session.Run({}, losses::Huber(logits, 0.5, INFINITY)).At(0) ==
+        doctest::Approx((0.25 + 2.25 + 6.25 + 3 * 0.25 + 20.25 + 0.25 + 6.25) /
+                        18));
+  for (const double delta : {0.0, -1.0, -0.0, std::nan("")}) {
+    const int line = __LINE__ + 2;
+    const std::string error =
+        ErrorOf([&] { losses::Huber(logits, 0.5, delta); });
+    CHECK(Contains(error, "Huber: wanted a delta above 0, got"));
+    CHECK(Contains(error, fmt::format("layers_test.cc:{}", line)));
+  }
 }
 
 }  // namespace

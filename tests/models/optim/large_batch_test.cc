@@ -183,5 +183,25 @@ TEST_CASE("LARS and LAMB while gradients are collected") {
   }
 }
 
+TEST_CASE("nor where gradients are zero, and nothing decays") {
+  for (const Optimizer& optimizer :
+       {optimizers::Lars(0.5, {.weight_decay = 0, .epsilon = 0}),
+        optimizers::Lamb(0.5, {.weight_decay = 0})}) {
+    CAPTURE(optimizer.name());
+    Graph graph;
+    const Output w = graph.Variable("w", Ones({5}));
+    const Output g = graph.Placeholder("g", DType::kFloat32, {5});
+    const Operation train = optimizer.Minimize(Sum(w * g));
+    Session session(graph, {.fuse = false});
+    session.Initialize();
+    FiniteCheck check;
+    session.SetObserver(&check);
+    session.Run({{g, Tensor::Full(DType::kFloat32, {5}, 0)}}, train);
+    session.SetObserver(nullptr);
+    CHECK(check.node() == "");
+    CHECK(session.Read(w).BitEqual(Tensor::Full(DType::kFloat32, {5}, 1)));
+  }
+}
+
 }  // namespace
 }  // namespace sluice

@@ -203,11 +203,11 @@ TEST_CASE("good steps in a row double the scale") {
   CHECK(LossScaleOptions().window == 2000);
 }
 
-TEST_CASE("the scale stays finite, and at least 1") {
+TEST_CASE("the scale is at most what gradients can be divided by, and 1") {
   Line up(
       optimizers::Sgd(0.5).WithLossScaling({.initial = 0x1p126, .window = 1}));
   for (int i = 0; i < 3; ++i) up.Step(1e-20f, 1e-20f);
-  CHECK(up.scale() == 0x1p127);
+  CHECK(up.scale() == kMostLossScale);
   CHECK(up.At("loss_scale/skipped_steps") == 0);
 
   Line down(optimizers::Sgd(0.5).WithLossScaling({.initial = 4}));
@@ -216,6 +216,24 @@ TEST_CASE("the scale stays finite, and at least 1") {
   }
   CHECK(down.scale() == 1);
   CHECK(down.At("loss_scale/skipped_steps") == 5);
+}
+
+// The reciprocal of 2^127 is denormal, which is taken for 0.
+TEST_CASE("the largest scale trains as any other") {
+  Line line(
+      optimizers::Sgd(0.5).WithLossScaling({.initial = 0x1p126, .window = 1}));
+  for (const double wanted : {0.5, 0.0, -0.5}) {
+    line.Step(1, 1);
+    CHECK(line.At("w") == wanted);
+  }
+  // What an earlier version had come to.
+  line.session.Write(line.graph.Get("loss_scale/scale"),
+                     Tensor::Scalar(0x1p127F));
+  line.Step(1, 1);
+  CHECK(line.scale() == 0x1p126);
+  const double before = line.At("w");
+  line.Step(1, 1);
+  CHECK(line.At("w") == before - 0.5);
 }
 
 TEST_CASE("hooks see gradients without the scale") {
@@ -368,11 +386,12 @@ TEST_CASE("what cannot be skipped, and scales that are none, are told") {
   CHECK(Contains(ErrorOf([] {
                    Line(optimizers::Sgd(1).WithLossScaling({.initial = 0.5}));
                  }),
-                 "wanted a finite scale of at least 1"));
-  CHECK(Contains(ErrorOf([] {
-                   Line(optimizers::Sgd(1).WithLossScaling({.initial = 1e39}));
-                 }),
-                 "wanted a finite scale"));
+                 "wanted a scale from 1 to 2^126"));
+  CHECK(
+      Contains(ErrorOf([] {
+                 Line(optimizers::Sgd(1).WithLossScaling({.initial = 0x1p127}));
+               }),
+               "wanted a scale from 1 to 2^126"));
 }
 
 }  // namespace

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "graph/compile/evaluate.h"
+#include "graph/ops/elementwise.h"
 #include "graph/session/session.h"
 #include "tests/support/error_text.h"
 
@@ -82,6 +85,26 @@ TEST_CASE("exponential segments, fractions and spaces") {
                     {100, 0}});
 }
 
+// A look for what is no number would blame it, and not what is none.
+TEST_CASE("exponential segments are finite on the way, at any epoch") {
+  Graph graph;
+  const Output step = graph.Placeholder("step", DType::kInt64, {});
+  const Output x = graph.Placeholder("x", DType::kFloat32, {});
+  const Output rate = Schedule("1:0.001=>1,900:1,901:1=>0.001", 1.0).At(step);
+  const Output logarithm = Log(x);
+  const Output loss = rate * logarithm;
+  Session session(graph, {.fuse = false});
+  const auto find = [&](int64_t epoch, float of) {
+    return session.FindNonFinite(
+        {{step, Tensor::Scalar(epoch)}, {x, Tensor::Scalar(of)}}, {loss});
+  };
+  for (const int64_t epoch : {0, 500, 900, 5000}) {
+    CAPTURE(epoch);
+    CHECK(find(epoch, 2) == "");
+    CHECK(find(epoch, 0) == logarithm.node().name());
+  }
+}
+
 TEST_CASE("epochs that are no whole number of steps") {
   CheckRates(Schedule("1:0.1->0.2,2:1", 2.5),
              {{0, 0.1}, {1, 0.14}, {2, 0.18}, {3, 1}, {5, 1}});
@@ -127,6 +150,36 @@ TEST_CASE("schedules in steps") {
   const double joined = 0.5 * (1 + std::cos(0.1 * 3.14159265358979));
   CheckRates(WarmUp(10, Cosine(1, 100), 0.1),
              {{0, 0.1}, {5, 0.5 * (0.1 + joined)}, {10, joined}, {50, 0.5}});
+}
+
+// By which a training that goes on knows whether it is another.
+TEST_CASE("the description of a schedule in pieces tells others from it") {
+  const auto of = [](const std::vector<int64_t>& boundaries,
+                     const std::vector<double>& values) {
+    return schedules::Piecewise(boundaries, values).description();
+  };
+  CHECK(of({10, 20}, {1, 0.1, 0.01}) ==
+        "piecewise(1 until 10, 0.1 until 20, 0.01)");
+  CHECK(of({}, {0.5}) == "piecewise(0.5)");
+  std::vector<int64_t> boundaries;
+  std::vector<double> values = {1};
+  for (int64_t i = 1; i <= 500; ++i) {
+    boundaries.push_back(100 * i);
+    values.push_back(1 / (1.0 + static_cast<double>(i)));
+    std::set<std::string> all = {of(boundaries, values)};
+    for (const size_t k :
+         {size_t{0}, boundaries.size() / 2, boundaries.size()}) {
+      std::vector<double> other = values;
+      other[k] = std::nextafter(other[k], 2);
+      all.insert(of(boundaries, other));
+      if (k == boundaries.size()) continue;
+      std::vector<int64_t> moved = boundaries;
+      ++moved[k];
+      all.insert(of(moved, values));
+    }
+    CHECK(all.size() == (i == 1 ? 4 : 6));
+    for (const std::string& text : all) CHECK(text.size() < 256);
+  }
 }
 
 TEST_CASE("a plateau's rate is what its variable makes of the schedule's") {
@@ -178,6 +231,28 @@ TEST_CASE("a plateau's rate is what its variable makes of the schedule's") {
   CHECK(session.Run(feeds, value).At(0) == doctest::Approx(0.6));
   session.Write(factor, Tensor::Scalar(0.5));
   CHECK(session.Run(feeds, value).At(0) == doctest::Approx(0.3));
+}
+
+// A program's own, and --plateau.
+TEST_CASE("a plateau's factor counts once") {
+  using namespace schedules;  // NOLINT
+  const LearningRate own = WarmUp(10, Plateau(0.5));
+  const LearningRate by_hand(
+      "by hand", [own](const Output& step) { return own.At64(step) * 2; });
+  Graph graph;
+  const Output step = graph.Placeholder("step", DType::kInt64, {});
+  const auto at = [&](const LearningRate& rate, int64_t n) {
+    const Output value = rate.At(step);
+    return Evaluate(value, {{step, Tensor::Scalar(n)},
+                            {LearningRateFactor(graph), Tensor::Scalar(0.1)}})
+        .ValueOrThrow()
+        .At(0);
+  };
+  CHECK(at(Plateau(own), 50) == doctest::Approx(0.05));
+  CHECK(at(Plateau(own), 5) == doctest::Approx(0.025));
+  CHECK(at(Plateau(Scaled(own, 4)), 50) == doctest::Approx(0.2));
+  CHECK(at(Plateau(by_hand), 50) == doctest::Approx(0.1));
+  CHECK(at(Plateau(WarmUp(10, 0.5)), 50) == doctest::Approx(0.05));
 }
 
 TEST_CASE("another node with the name of a plateau's variable is told") {

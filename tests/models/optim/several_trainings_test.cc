@@ -8,9 +8,13 @@
 #include "graph/builder.h"
 #include "graph/session/session.h"
 #include "models/optim/optimizers.h"
+#include "tests/support/error_text.h"
 
 namespace sluice {
 namespace {
+
+using testing::Contains;
+using testing::ErrorOf;
 
 constexpr int kRuns = 14;
 constexpr float kHuge = 1e38F;  // times any scale of 8 or more: infinite
@@ -136,6 +140,46 @@ TEST_CASE("two losses of one variable may be trained on in turn") {
   CHECK(session.Read(w).At(0) == 1);
   session.Run({}, to_five);
   CHECK(session.Read(w).At(0) == 3);
+}
+
+// It would take the other's runs for its own, whichever comes first.
+TEST_CASE("of several trainings each names its variables") {
+  const Optimizer adam = optimizers::Adam(0.1).WithAverages(0.9);
+  for (const bool named_first : {false, true}) {
+    for (const bool named_then : {false, true}) {
+      CAPTURE(named_first);
+      CAPTURE(named_then);
+      Graph graph;
+      const Training d(graph, "d", adam, named_first);
+      const Output w = graph.Variable("w", Filled(1, {}));
+      const int line = __LINE__ + 3;
+      const std::string error = ErrorOf([&] {
+        const std::vector<Output> variables = {w};
+        named_then ? adam.Minimize(w * w, variables) : adam.Minimize(w * w);
+      });
+      if (named_first && named_then) {
+        CHECK(error == "(no error)");
+        continue;
+      }
+      CHECK(Contains(error,
+                     "of several trainings in a graph each names its "
+                     "variables"));
+      CHECK(
+          Contains(error, "several_trainings_test.cc:" + std::to_string(line)));
+      // Nothing of it is left.
+      CHECK(graph.Find("w/average") == nullptr);
+    }
+  }
+}
+
+TEST_CASE("of several trainings one has a loss scale") {
+  Graph graph;
+  const Optimizer sgd = optimizers::Sgd(0.1).WithLossScaling();
+  const Training d(graph, "d", sgd, true);
+  const Output w = graph.Variable("w", Filled(1, {}));
+  CHECK(Contains(ErrorOf([&] { sgd.Minimize(w * w, {w}); }),
+                 "a graph has one loss scale"));
+  CHECK_NOTHROW(optimizers::Sgd(0.1).Minimize(w * w, {w}));
 }
 
 }  // namespace

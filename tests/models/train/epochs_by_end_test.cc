@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "io/checkpoints/checkpoint.h"
@@ -17,6 +16,7 @@
 #include "models/train/rate_finder.h"
 #include "models/train/trainer.h"
 #include "tests/support/error_text.h"
+#include "tests/support/recording_reporter.h"
 #include "tests/support/toy_training.h"
 #include "tests/support/worker_threads.h"
 
@@ -276,17 +276,12 @@ TEST_CASE("what must be known of such a training") {
 }
 
 TEST_CASE("it is told when evaluations are where epochs are not known") {
-  class Notes : public Reporter {
-   public:
-    void Note(std::string_view line) override { text.append(line) += '\n'; }
-    std::string text;
-  };
   // Of 20 steps, or of 3 epochs of 5.
   const auto check = [](double every, int64_t steps, const char* told,
                         const std::vector<int64_t>& wanted) {
     CAPTURE(every);
     CAPTURE(steps);
-    Notes notes;
+    testing::RecordingReporter notes;
     TrainingOptions options;
     options.evaluate_every = every;
     options.reporter = &notes;
@@ -304,7 +299,7 @@ TEST_CASE("it is told when evaluations are where epochs are not known") {
     trainer.AddHook(std::make_unique<Evaluations>(&evaluations));
     trainer.Train();
     CHECK(evaluations == wanted);
-    const std::string text = notes.text;
+    const std::string text = notes.text();
     if (told != nullptr) CHECK(Contains(text, told));
     CHECK((text.find("--evaluate-every") != text.npos) == (told != nullptr));
   };

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "io/files/fault_file_system.h"
 #include "io/files/schemes.h"
 #include "models/train/trainer.h"
 #include "tests/support/error_text.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/toy_training.h"
 
 namespace sluice {
@@ -22,6 +22,7 @@ namespace {
 
 using testing::Contains;
 using testing::ErrorOf;
+using testing::FaultFileSystem;
 using testing::TemporaryFolder;
 using testing::ToyRun;
 using testing::ToySpec;

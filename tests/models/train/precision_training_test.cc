@@ -9,6 +9,7 @@
 #include "io/checkpoints/checkpoint.h"
 #include "models/zoo/mnist_networks.h"
 #include "tests/support/error_text.h"
+#include "tests/support/newest_tensors.h"
 #include "tests/support/toy_training.h"
 
 namespace sluice {
@@ -89,11 +90,7 @@ TEST_CASE("training resumes bit for bit, the loss scale included") {
   TrainFor(folder / "parts", Precision::kFloat16, 33);
   const auto parts =
       ByName(TrainFor(folder / "parts", Precision::kFloat16, 60));
-  REQUIRE(whole.size() == parts.size());
-  for (const auto& [name, value] : whole) {
-    CAPTURE(name);
-    CHECK(parts.at(name).BitEqual(value));
-  }
+  testing::CheckSameTensors(whole, parts);
   CHECK(whole.at("loss_scale/good_steps").At(0) +
             whole.at("loss_scale/skipped_steps").At(0) ==
         60);
@@ -143,10 +140,7 @@ TEST_CASE("one and two threads give the same bits") {
   SetComputeThreads(2);
   const auto two = ByName(TrainFor(folder / "two", Precision::kFloat16, 20));
   SetComputeThreads(0);
-  for (const auto& [name, value] : one) {
-    CAPTURE(name);
-    CHECK(two.at(name).BitEqual(value));
-  }
+  testing::CheckSameTensors(one, two);
 }
 
 TEST_CASE("a checkpoint fits at any precision") {

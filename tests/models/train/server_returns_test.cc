@@ -12,7 +12,6 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "models/train/hooks/hooks.h"
 #include "models/train/hooks/plateau.h"
 #include "tests/support/error_text.h"
+#include "tests/support/recording_reporter.h"
 #include "tests/support/served_training.h"
 
 namespace sluice {
@@ -33,6 +33,7 @@ using testing::kAnyLead;
 using testing::kSync;
 using testing::Lead;
 using testing::PlainSpec;
+using testing::RecordingReporter;
 using testing::Task;
 using testing::TemporaryFolder;
 using testing::ToyRun;
@@ -308,19 +309,10 @@ TEST_CASE("so does one of virtual workers") {
   }
 }
 
-class Notes : public Reporter {
- public:
-  void Note(std::string_view line) override { text_.append(line) += '\n'; }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
 // By a word of another server, before this worker's own link to it ends, which
 // is when the run that has failed is gone.
 TEST_CASE("what was kept is there whoever tells first that a server is gone") {
-  const auto train = [](bool strikes, Notes* notes) {
+  const auto train = [](bool strikes, RecordingReporter* notes) {
     JobServers job(2);
     std::shared_ptr<Cluster> cluster;
     std::atomic<bool> told = !strikes, ends = false;
@@ -372,7 +364,7 @@ TEST_CASE("what was kept is there whoever tells first that a server is gone") {
     };
     return TrainWith(1, task)[0];
   };
-  Notes none, notes;
+  RecordingReporter none, notes;
   const Trained undisturbed = train(false, &none);
   const Trained struck = train(true, &notes);
   CAPTURE(notes.text());

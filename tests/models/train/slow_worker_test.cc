@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -19,6 +18,7 @@
 #include "models/train/hooks/scalar_log.h"
 #include "models/train/hooks/throughput.h"
 #include "tests/support/error_text.h"
+#include "tests/support/recording_reporter.h"
 #include "tests/support/served_training.h"
 
 namespace sluice {
@@ -170,23 +170,18 @@ TEST_CASE("what a worker waits for values of servers counts") {
   CHECK(rates.exchange_wait < 1);
 }
 
-class Notes : public Reporter {
+// What any worker may say, and no more.
+class NotesOfAny : public testing::RecordingReporter {
  public:
   void Note(std::string_view) override {}
   void NoteOfAny(std::string_view line) override {
-    const std::lock_guard lock(mutex_);
-    text_ += std::string(line) + '\n';
+    RecordingReporter::Note(line);
   }
-  std::string text() const { return text_; }
-
- private:
-  std::mutex mutex_;
-  std::string text_;
 };
 
 // What is said while one worker does nothing for a while.
 std::string SaidInStall(Lead lead, std::optional<int64_t> backups) {
-  Notes notes;
+  NotesOfAny notes;
   JobServers job(1);
   Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1)};
   task.options = [&](int rank) {

@@ -7,14 +7,15 @@
 #include <string>
 
 #include "io/checkpoints/checkpoint.h"
-#include "io/files/fault_file_system.h"
 #include "io/files/schemes.h"
 #include "models/train/trainer.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/toy_training.h"
 
 namespace sluice {
 namespace {
 
+using testing::FaultFileSystem;
 using testing::TemporaryFolder;
 using testing::ToyRun;
 using testing::ToySpec;

@@ -99,7 +99,7 @@ TEST_CASE("virtual workers train what as many workers do") {
         };
         other.optimizer = [](const RunContext&) {
           return optimizers::Momentum(0.0005, 0.9)
-              .WithLossScaling({.initial = 0x1p127, .window = 1000});
+              .WithLossScaling({.initial = 0x1p126, .window = 1000});
         };
         return other;
       };

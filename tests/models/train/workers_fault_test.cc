@@ -192,6 +192,7 @@ TEST_CASE("a loss that is no number is found beside saves, and not saved") {
     }
     const auto steps =
         CheckpointManager::ForReading(folder / "log").Steps().ValueOrThrow();
+    CHECK((every > 14 || !steps.empty()));
     for (const int64_t step : steps) CHECK(step < 14);
   }
 }

@@ -404,7 +404,7 @@ TEST_CASE(
     };
     spec.optimizer = [](const RunContext&) {
       return optimizers::Momentum(0.0005, 0.9)
-          .WithLossScaling({.initial = 0x1p127, .window = 2});
+          .WithLossScaling({.initial = 0x1p126, .window = 2});
     };
     return spec;
   };

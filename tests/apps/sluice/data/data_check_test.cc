@@ -280,6 +280,33 @@ TEST_CASE("a name of two classes is told and is no fault") {
   CHECK(testing::Lines(RunData({"check", folder.path()}).out) == 1);
 }
 
+TEST_CASE("folders of other classes are told, in whatever order they come") {
+  std::mt19937 random(10);
+  const TemporaryFolder folder;
+  const std::string ten = "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n";
+  for (const auto& [name, classes] :
+       {std::pair("a", ten), {"b", std::string("0\n1\n")}, {"c", ten}}) {
+    // One of the labels is 5.
+    WriteShards(folder / name, "train", RandomRecords(6, 6, random), 1);
+    WriteFile(folder / name + "/labels.txt", classes);
+  }
+  const auto in = [&](const std::string& names) {
+    Strings arguments = {"check"};
+    for (const char name : names) {
+      arguments.push_back(folder / std::string(1, name));
+    }
+    return arguments;
+  };
+  for (const char* names :
+       {"ab", "ba", "abc", "acb", "bac", "bca", "cab", "cba"}) {
+    CAPTURE(names);
+    CheckDataError(in(names), 1, "different names of classes");
+  }
+  for (const char* names : {"ac", "ca"}) {
+    CHECK(RunData(in(names)).code == 0);
+  }
+}
+
 TEST_CASE("a name cannot forge a line") {
   std::mt19937 random(9);
   const TemporaryFolder folder;

@@ -15,6 +15,7 @@
 
 #include "io/files/file.h"
 #include "tests/support/data_program.h"
+#include "tests/support/random_bytes.h"
 
 namespace sluice {
 namespace {
@@ -27,6 +28,7 @@ using testing::Contains;
 using testing::DataObject;
 using testing::Outcome;
 using testing::Process;
+using testing::RandomBytes;
 using testing::RunData;
 using testing::TemporaryFolder;
 using testing::TextOf;
@@ -48,12 +50,6 @@ Tree TreeIn(const std::string& folder) {
   return tree;
 }
 
-std::string RandomBytes(size_t n, std::mt19937& random) {
-  std::string bytes(n, '\0');
-  for (char& c : bytes) c = static_cast<char>(random());
-  return bytes;
-}
-
 // Folders in folders, empty ones, files of no bytes, of one and of more than a
 // piece, names that are hard to say.
 void WriteTree(const std::string& folder, int count, std::mt19937& random) {
@@ -68,7 +64,7 @@ void WriteTree(const std::string& folder, int count, std::mt19937& random) {
     const size_t sizes[] = {0, 1, 511, 512, 70'000, random() % 3000};
     const size_t size = i == 7 ? (4 << 20) + 5 : sizes[random() % 6];
     WriteFile(path + fmt::format("/{}{}", names[random() % 4], i),
-              RandomBytes(size, random));
+              RandomBytes(random, size));
   }
 }
 
@@ -187,7 +183,7 @@ TEST_CASE("a run that is killed leaves whole files, the next one the rest") {
   const std::string in = folder / "in", out = folder / "out";
   for (int i = 0; i < 150; ++i) {
     WriteFile(fmt::format("{}/{}/{:03}", in, i % 3, i),
-              RandomBytes(random() % 200'000, random));
+              RandomBytes(random, random() % 200'000));
   }
   const Tree want = TreeIn(in);
   const auto there = [&] { return fs::exists(out) ? FilesOf(TreeIn(out)) : 0; };
@@ -375,7 +371,7 @@ TEST_CASE("a full disk leaves whole files") {
   const std::string in = folder / "in", out = folder / "out";
   for (int i = 0; i < 10; ++i) {
     WriteFile(fmt::format("{}/{}", in, i),
-              RandomBytes(i % 3 == 1 ? 300'000 : 5'000, random));
+              RandomBytes(random, i % 3 == 1 ? 300'000 : 5'000));
   }
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);

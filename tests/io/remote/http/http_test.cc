@@ -1,4 +1,4 @@
-// Numbers, dates and addresses of HTTP.
+// Dates and addresses of HTTP.
 #include "io/remote/http/http.h"
 
 #include <doctest/doctest.h>
@@ -7,15 +7,6 @@
 
 namespace sluice::remote {
 namespace {
-
-TEST_CASE("http: counts") {
-  CHECK(ParseCount("0") == 0);
-  CHECK(ParseCount("18446744073709551615") == UINT64_MAX);
-  for (const char* text :
-       {"", "-1", "+1", " 1", "1 ", "1a", "0x1", "18446744073709551616"}) {
-    CHECK(!ParseCount(text));
-  }
-}
 
 TEST_CASE("http: dates") {
   CHECK(ParseHttpDate("Sun, 06 Nov 1994 08:49:37 GMT") == 784111777);

@@ -81,22 +81,41 @@ TEST_CASE("a value may be options of its own") {
   CHECK(NestedOptions("a = b").empty());
 }
 
-TEST_CASE("any bytes make sections or an error") {
+TEST_CASE("any bytes make sections or an error, which shows nothing of them") {
   std::mt19937 random(3);
-  const std::string parts[] = {"[", "]",  "[a]\n", "b",  "=",  ":",
-                               "#", "\n", " ",     "\r", "\t", "[profile x]"};
+  const std::string parts[] = {"[", "]",  "[a]\n", "SECRET",
+                               "=", ":",  "#",     "\n",
+                               " ", "\r", "\t",    "[profile x]"};
+  int errors = 0, profiles = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string text;
     for (size_t n = Below(random, 20); n > 0; --n) {
       text += parts[Below(random, std::size(parts))];
     }
+    CAPTURE(text);
     const auto sections = ParseIni(text, "f");
-    if (!sections.ok()) continue;
-    SectionsOf(*sections, "profile");
+    if (!sections.ok()) {
+      const std::string& message = sections.status().message();
+      REQUIRE(message.starts_with("'f', line "));
+      REQUIRE(message.find("SECRET") == std::string::npos);
+      ++errors;
+      continue;
+    }
+    for (const auto& [name, options] : SectionsOf(*sections, "profile")) {
+      REQUIRE(text.find("[profile " + name) != std::string::npos);
+      ++profiles;
+    }
     for (const auto& [name, options] : *sections) {
-      for (const auto& [option, value] : options) NestedOptions(value);
+      for (const auto& [option, value] : options) {
+        REQUIRE_FALSE(option.empty());
+        for (const auto& [inner, of_inner] : NestedOptions(value)) {
+          REQUIRE(value.find('\n' + inner) != std::string::npos);
+        }
+      }
     }
   }
+  CHECK(errors > 0);
+  CHECK(profiles > 0);
 }
 
 }  // namespace

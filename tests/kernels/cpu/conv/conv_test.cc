@@ -392,6 +392,24 @@ TEST_CASE("depthwise convolution is the one with a group per channel") {
   }
 }
 
+// More than one block of filters, each of no elements.
+TEST_CASE("images without channels give zeros") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat64, {1, 2, 2, 0});
+  const Output f = graph.Placeholder("f", DType::kFloat64, {1, 1, 0, 130});
+  const KernelSpec spec = SpecOf(Conv2D(x, f).node(), false);
+  for (const KernelDef* def :
+       KernelTable::Global().FindAll(spec, DeviceType::kCpu)) {
+    const KernelPtr kernel = def->make(spec).ValueOrThrow();
+    const GuardedRunResult run = GuardedRun(
+        *kernel, spec,
+        {Tensor(x.dtype(), x.shape()), Tensor(f.dtype(), f.shape())}, 0);
+    CHECK(run.fault == "");
+    const Tensor zeros = Tensor::Zeros(DType::kFloat64, {1, 2, 2, 130});
+    CHECK(run.tensors[0].BitEqual(zeros));
+  }
+}
+
 TEST_CASE("the batch may be unknown, and sizes follow") {
   Graph graph;
   const Output x = graph.Placeholder("x", DType::kFloat32, {kUnknown, 7, 7, 3});

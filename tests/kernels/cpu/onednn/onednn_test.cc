@@ -67,7 +67,7 @@ void CheckNode(const Node& node, double tolerance = 2e-5) {
   SetComputeThreads(0);
 
   const std::vector<Tensor> wanted = Float64Reference(spec, inputs);
-  CHECK(Difference(one, wanted, tolerance) == "");
+  CHECK(Difference(one, wanted, {.relative = tolerance}) == "");
 }
 
 // A convolution and both its gradients.
@@ -156,6 +156,33 @@ TEST_CASE("mean pools agree with the reference") {
     const Output y = AvgPool(
         x, {.window = {3, 2}, .strides = {2, 2}, .padding = Padding::kSame});
     CheckNode(y.node());
+  }
+}
+
+TEST_CASE("what oneDNN turns out not to have is the next kernel's") {
+  Graph graph;
+  const Output a = graph.Placeholder("a", DType::kFloat32, {4, 5});
+  const Output b = graph.Placeholder("b", DType::kFloat32, {5, 6});
+  const KernelSpec spec = SpecOf(MatMul(a, b).node(), false);
+  using Make = KernelPtr (*)(const KernelSpec&);
+  const Make throws = [](const KernelSpec&) -> KernelPtr {
+    throw dnnl::error(dnnl_unimplemented, "no primitive");
+  };
+  const Make none = [](const KernelSpec&) -> KernelPtr { return nullptr; };
+  for (const Make make : {throws, none}) {
+    KernelTable table;
+    cpu::RegisterOnednn(table, "MatMul", make,
+                        [](const KernelSpec&) { return true; });
+    CHECK(table.Make(spec, DeviceType::kCpu).status().code() ==
+          Code::kUnimplemented);
+    table.Register({.op = "MatMul", .make = [](const KernelSpec&) {
+                      return Result<KernelPtr>(
+                          KernelOf([](const KernelContext&) {}));
+                    }});
+    const MadeKernel made = table.Make(spec, DeviceType::kCpu).ValueOrThrow();
+    CHECK(made.kernel != nullptr);
+    CHECK(made.def->provider == "reference");
+    CHECK(made.refused.starts_with("onednn: oneDNN has no kernel for it"));
   }
 }
 

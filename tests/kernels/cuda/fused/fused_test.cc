@@ -110,7 +110,8 @@ TEST_CASE("fused programs compute what the CPU does") {
       const KernelPtr kernel = def->make(spec).ValueOrThrow();
       const std::vector<Tensor> got = InEveryOrder(
           [&] { return RunOnDevice(*kernel, spec, inputs, 0, -1); });
-      const std::string difference = Difference(got, wanted, Tolerance(spec));
+      const std::string difference =
+          Difference(got, wanted, AllowanceFor(spec, inputs));
       CHECK_MESSAGE(difference.empty(), difference);
       // Without packs, and in place.
       const size_t skip = SizeOf(spec.inputs[0].dtype);
@@ -144,7 +145,7 @@ TEST_CASE("on a real GPU, too") {
           GuardedRun(*kernel, spec, inputs, /*mutates=*/0, options);
       CHECK_MESSAGE(got.fault.empty(), got.fault);
       const std::string difference =
-          Difference(got.tensors, wanted, Tolerance(spec));
+          Difference(got.tensors, wanted, AllowanceFor(spec, inputs));
       CHECK_MESSAGE(difference.empty(), difference);
       ++runs[def->provider];
     }

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -253,6 +254,39 @@ TEST_CASE("a training that goes on behind the traced steps leaves the trace") {
   CHECK(!trace.empty());
   CHECK((train(1) == trace));  // nothing was left to do
   CHECK((train(2) == trace));
+}
+
+TEST_CASE("a training that goes on among the traced steps traces the others") {
+  const TemporaryFolder folder;
+  TrainingOptions options = {.log_dir = folder / "log"};
+  options.session.fuse = false;  // every node under its own name
+  const auto train = [&](int64_t steps) {
+    Trainer trainer(ToySpec(), ToyRun(1), options);
+    trainer.AddHook(std::make_unique<StopAtStep>(steps));
+    trainer.AddHook(std::make_unique<Profile>(3, 7, folder / "a.b/trace.json"));
+    trainer.Train();
+  };
+  std::filesystem::create_directory(folder / "a.b");
+  const auto text = [&](const std::string& name) {
+    std::ifstream file(folder / ("a.b/" + name));
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  train(4);
+  const std::string first = text("trace.json");
+  CHECK(!first.empty());
+  train(5);
+  const std::string second = text("trace-from-5.json");
+  CHECK(!second.empty());
+  train(10);
+  const auto last = nlohmann::json::parse(text("trace-from-6.json"));
+  // Of steps 6 and 7.
+  int matmuls = 0;
+  for (const auto& event : last["traceEvents"]) {
+    if (event.dump().find("fc1/mat_mul\"") != std::string::npos) ++matmuls;
+  }
+  CHECK(matmuls == 2);
+  CHECK((text("trace.json") == first));
+  CHECK((text("trace-from-5.json") == second));
 }
 
 #ifdef SLUICE_HAVE_PROTOBUF

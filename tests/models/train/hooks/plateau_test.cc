@@ -17,6 +17,7 @@
 #include "graph/ops/elementwise.h"
 #include "models/train/trainer.h"
 #include "tests/support/error_text.h"
+#include "tests/support/recording_reporter.h"
 #include "tests/support/toy_training.h"
 
 namespace sluice {
@@ -181,17 +182,6 @@ struct Record {
   std::vector<std::string> notes;
 };
 
-class Notes : public Reporter {
- public:
-  explicit Notes(Record* record) : record_(record) {}
-  void Note(std::string_view line) override {
-    record_->notes.emplace_back(line);
-  }
-
- private:
-  Record* record_;
-};
-
 // Keeps the rates, and ends a training at a step as a signal would.
 class Watch : public StopToken, public Hook {
  public:
@@ -234,13 +224,15 @@ const LearningRate kFalling = schedules::Polynomial(0.1, 1000, 0.01);
 TrainingResult Train(const std::string& log, Record* record,
                      int64_t until = 1000) {
   auto watch = std::make_unique<Watch>(record, until);
-  Notes notes(record);
+  testing::RecordingReporter notes;
   Trainer trainer(PlateauSpec(kFalling),
                   ToyRun(static_cast<double>(kAccuracies.size())),
                   {.log_dir = log, .reporter = &notes, .stop = watch.get()});
   trainer.AddHook(std::make_unique<Judged>());
   trainer.AddHook(std::move(watch));
-  return trainer.Train();
+  const TrainingResult result = trainer.Train();
+  for (const std::string& note : notes.lines()) record->notes.push_back(note);
+  return result;
 }
 
 std::vector<std::string> Reductions(const Record& record) {

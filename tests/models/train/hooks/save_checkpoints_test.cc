@@ -16,9 +16,9 @@
 #include <set>
 #include <thread>
 
-#include "io/files/fault_file_system.h"
 #include "models/train/hooks/hooks.h"
 #include "tests/support/error_text.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/sentences.h"
 #include "tests/support/served_training.h"
 #include "tests/support/toy_training.h"
@@ -28,6 +28,7 @@ namespace {
 
 using testing::Contains;
 using testing::ErrorOf;
+using testing::FaultFileSystem;
 using testing::TemporaryFolder;
 using testing::ToyRun;
 using testing::ToySpec;

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "io/counter_random.h"
-#include "io/files/fault_file_system.h"
 #include "tests/support/error_text.h"
+#include "tests/support/fault_file_system.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {
@@ -27,6 +27,7 @@ namespace {
 
 using testing::Contains;
 using testing::ErrorOf;
+using testing::FaultFileSystem;
 using testing::TemporaryFolder;
 
 using Rows = std::vector<ScalarRow>;

@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,7 +21,9 @@
 #include "models/train/trainer.h"
 #include "models/train/workers/reporter.h"
 #include "tests/support/error_text.h"
+#include "tests/support/recording_reporter.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text_of.h"
 #include "tests/support/toy_training.h"
 
 namespace sluice {
@@ -31,6 +32,7 @@ namespace {
 using testing::Contains;
 using testing::ErrorOf;
 using testing::TemporaryFolder;
+using testing::TextOf;
 
 using Rows = std::vector<ScalarRow>;
 
@@ -58,17 +60,9 @@ class Fail : public Hook {
   bool evaluated_;
 };
 
-class Notes : public Reporter {
- public:
-  void Note(std::string_view line) override {
-    text += std::string(line) + '\n';
-  }
-  std::string text;
-};
-
 // Returns what was noted. With a hook it must fail.
 std::string Train(const std::string& log_dir, std::unique_ptr<Hook> hook = {}) {
-  Notes notes;
+  testing::RecordingReporter notes;
   TrainingOptions options;
   options.log_dir = log_dir;
   options.log_every = kLogEvery;
@@ -79,7 +73,7 @@ std::string Train(const std::string& log_dir, std::unique_ptr<Hook> hook = {}) {
   const bool fails = hook != nullptr;
   if (fails) trainer.AddHook(std::move(hook));
   CHECK((ErrorOf([&] { trainer.Train(); }) != "(no error)") == fails);
-  return notes.text;
+  return notes.text();
 }
 
 // What does not depend on how fast the machine is, a line for each row.
@@ -92,12 +86,6 @@ std::string Lasting(const std::string& log_dir) {
                          speed ? 0 : row.value);
   }
   return lines;
-}
-
-std::string TextOf(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
 }
 
 TEST_CASE("a training's scalars") {

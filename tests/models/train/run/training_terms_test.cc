@@ -10,6 +10,7 @@
 
 #include "models/train/hooks/hooks.h"
 #include "tests/support/error_text.h"
+#include "tests/support/recording_reporter.h"
 #include "tests/support/toy_training.h"
 #include "tests/support/worker_threads.h"
 
@@ -31,15 +32,6 @@ TrainerSpec Accumulating(int64_t batches) {
   return spec;
 }
 
-class Notes : public Reporter {
- public:
-  void Note(std::string_view line) override { text_.append(line) += '\n'; }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
 struct Run {
   std::string error, notes;
   TrainingResult result;
@@ -48,7 +40,7 @@ struct Run {
 Run Train(const TrainerSpec& spec, const RunContext& context,
           const std::string& log_dir, int64_t stop = 0) {
   Run run;
-  Notes notes;
+  testing::RecordingReporter notes;
   try {
     Trainer trainer(spec, context, {.log_dir = log_dir, .reporter = &notes});
     if (stop > 0) trainer.AddHook(std::make_unique<StopAtStep>(stop));
@@ -168,6 +160,29 @@ TEST_CASE("what an older checkpoint does not say is taken for the same") {
   checkpoint.tensors = {{"w/gradient_sum", Tensor::Scalar<float>(0)}};
   terms.Check(checkpoint, "it");
   CHECK(terms.ExamplesOf(checkpoint.state) == 50);
+}
+
+TEST_CASE("what an older checkpoint says badly is a broken one's error") {
+  const TrainingTerms terms = {
+      .virtual_workers = 12, .accumulates = 12, .batch_size = 12};
+  Checkpoint whole;
+  whole.state.step = 1;
+  terms.Save(12, &whole.state);
+  terms.Check(whole, "it");
+  for (const auto& [key, value] : whole.state.extra) {
+    for (const std::string& bad :
+         {value + "abc", value + " ", " " + value, "+" + value, std::string(),
+          "99999999999999999999" + value}) {
+      Checkpoint broken = whole;
+      broken.state.extra[key] = bad;
+      CAPTURE(bad);
+      const std::string error = ErrorOf([&] { terms.Check(broken, "it"); });
+      CHECK(error == "'it': metadata 'extra." + key + "' is no number");
+      // Also where these are not compared.
+      broken.state.step = 0;
+      CHECK(ErrorOf([&] { terms.Check(broken, "it"); }) == error);
+    }
+  }
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include <random>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include "models/train/hooks/hooks.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/support/error_text.h"
+#include "tests/support/recording_reporter.h"
 #include "tests/support/served_training.h"
 #include "tests/support/strange_collective.h"
 #include "tests/support/temporary_folder.h"
@@ -178,12 +178,6 @@ TEST_CASE("a trace may be longer than texts that all have") {
         }) == "(no error)");
 }
 
-class Notes : public Reporter {
- public:
-  void Note(std::string_view line) override { text += line; }
-  std::string text;
-};
-
 // Of the profile of steps 2 to 4 of a training that is said to be `whose`.
 struct Profiled {
   std::map<int, std::string> processes;  // by number
@@ -192,7 +186,7 @@ struct Profiled {
 };
 Profiled ProfileOf(int workers, int servers, const std::string& whose) {
   const testing::TemporaryFolder folder;
-  Notes notes;
+  testing::RecordingReporter notes;
   testing::Task task;
   task.spec = [](int) { return testing::PlainSpec(); };
   task.run = testing::ToyRun(1);
@@ -209,10 +203,10 @@ Profiled ProfileOf(int workers, int servers, const std::string& whose) {
     REQUIRE(trained.error == "");
   }
   const std::string said = whose + " (clocks within ";
-  REQUIRE(testing::Contains(notes.text, said));
+  const std::string text = notes.text();
+  REQUIRE(testing::Contains(text, said));
   Profiled profiled;
-  profiled.within =
-      2 * std::stod(notes.text.substr(notes.text.find(said) + said.size()));
+  profiled.within = 2 * std::stod(text.substr(text.find(said) + said.size()));
   std::ifstream file(folder / "trace.json");
   const json trace = json::parse(file);
   for (const json& event : trace["traceEvents"]) {

@@ -4,8 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "io/checkpoints/checkpoint.h"
 #include "tests/support/error_text.h"
+#include "tests/support/recording_reporter.h"
 #include "tests/support/stderr_text.h"
 #include "tests/support/toy_training.h"
 
@@ -13,19 +18,14 @@ namespace sluice {
 namespace {
 
 using testing::Contains;
+using testing::RecordingReporter;
 using testing::TemporaryFolder;
 using testing::ToyRun;
 using testing::ToySpec;
 
-class Notes : public Reporter {
- public:
-  void Note(std::string_view line) override { lines.emplace_back(line); }
-  std::vector<std::string> lines;
-};
-
 TEST_CASE("what is told goes to the reporter and nowhere else") {
   TemporaryFolder folder;
-  Notes notes;
+  RecordingReporter notes;
   TrainingOptions options = {.log_dir = folder / "log"};
   const std::string printed = testing::StderrOf([&] {
     Trainer(ToySpec(), ToyRun(1), options).Train();
@@ -35,9 +35,10 @@ TEST_CASE("what is told goes to the reporter and nowhere else") {
     Trainer(ToySpec(), ToyRun(3), options).Evaluate();
   });
   CHECK(printed.empty());
-  REQUIRE(notes.lines.size() == 2);
-  CHECK(Contains(notes.lines[0], "resuming from step 20 of "));
-  CHECK(Contains(notes.lines[1], "using "));
+  const std::vector<std::string> lines = notes.lines();
+  REQUIRE(lines.size() == 2);
+  CHECK(Contains(lines[0], "resuming from step 20 of "));
+  CHECK(Contains(lines[1], "using "));
 }
 
 // Ends what asks it more often than `times`.
@@ -101,7 +102,7 @@ TEST_CASE("a stop token cuts evaluation and prediction short") {
 }
 
 TEST_CASE("an evaluation tells how far it is, and shows its batches") {
-  class Progress : public Notes {
+  class Progress : public RecordingReporter {
    public:
     void Evaluating(int64_t done, int64_t all) override {
       steps.emplace_back(done, all);

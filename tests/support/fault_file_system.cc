@@ -1,10 +1,10 @@
-#include "io/files/fault_file_system.h"
+#include "tests/support/fault_file_system.h"
 
 #include <fmt/format.h>
 
 #include <cerrno>
 
-namespace sluice {
+namespace sluice::testing {
 
 class FaultFileSystem::Handle : public WritableFile {
  public:
@@ -249,4 +249,4 @@ Status FaultFileSystem::MakeDirectories(const std::string& path) {
   return {};
 }
 
-}  // namespace sluice
+}  // namespace sluice::testing

@@ -1,6 +1,6 @@
 // A file system in memory that fails on command: the test double of FileSystem.
-#ifndef SLUICE_IO_FILES_FAULT_FILE_SYSTEM_H_
-#define SLUICE_IO_FILES_FAULT_FILE_SYSTEM_H_
+#ifndef SLUICE_TESTS_SUPPORT_FAULT_FILE_SYSTEM_H_
+#define SLUICE_TESTS_SUPPORT_FAULT_FILE_SYSTEM_H_
 
 #include <map>
 #include <memory>
@@ -11,7 +11,7 @@
 #include "engine/thread_annotations.h"
 #include "io/files/file.h"
 
-namespace sluice {
+namespace sluice::testing {
 
 // Counts every changing operation (create, append, sync, rename, remove, sync
 // of a folder, make folders) from 1 and can fail at the n-th. It also knows
@@ -89,6 +89,6 @@ class FaultFileSystem : public FileSystem {
   bool read_only_ GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace sluice
+}  // namespace sluice::testing
 
-#endif  // SLUICE_IO_FILES_FAULT_FILE_SYSTEM_H_
+#endif  // SLUICE_TESTS_SUPPORT_FAULT_FILE_SYSTEM_H_
