@@ -1,4 +1,4 @@
-// What the tool and the launcher say to people, on stderr.
+// Lines that the tool and the launcher print for people, on stderr.
 #ifndef SLUICE_APPS_SAY_LINE_H_
 #define SLUICE_APPS_SAY_LINE_H_
 
@@ -8,8 +8,9 @@
 
 namespace sluice {
 
-// One line, without its end. By any thread; one that cannot be written is
-// dropped: fmt::print would throw, where there may be nobody to catch it.
+// Prints one line, given without its end. Any thread may call it; a line that
+// cannot be written is dropped: fmt::print would throw, where there may be
+// nobody to catch it.
 inline void SayLine(std::string_view line) {
   std::fputs((std::string(line) + "\n").c_str(), stderr);
 }

@@ -37,9 +37,9 @@ struct ClusterSpec {
   std::string token_file;
   std::string authority, certificate, key;  // paths
 
-  // Those that train as a ring: the chief, if any, then the workers.
+  // The tasks that train as a ring: the chief, if any, then the workers.
   std::vector<TaskAddress> Ring() const;
-  // Where this task is in the ring; below 0: nowhere.
+  // This task's rank in the ring; below 0: it is not in it.
   int RankInRing() const;
 };
 

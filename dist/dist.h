@@ -29,17 +29,20 @@ namespace dist {
 // without a launcher the process is a job of its own. kFailedPrecondition
 // between an Init and its Shutdown. A launched process joins once.
 void Init(const GroupOptions& options = {});
-// In its place: joins those that mpirun or srun has started, through MPI alone.
-// What goes to other hosts is in the clear, and refused unless this or
-// SLUICE_ALLOW_PLAINTEXT=1 allows it. kUnavailable where there is no MPI,
-// kInvalidArgument for a process of sluicerun's. Once in a process.
+// Joins, in place of Init, the processes that mpirun or srun has started,
+// through MPI alone. Data goes to other hosts in the clear, which is refused
+// unless `allow_plaintext` or SLUICE_ALLOW_PLAINTEXT=1 allows it. kUnavailable
+// where there is no MPI, kInvalidArgument for a process that sluicerun has
+// started. Once in a process.
 void InitByMpi(bool allow_plaintext = false);
-// Leaves; the peers' next collectives with this process fail. Nothing where
-// there was no Init. Through MPI it waits for the others to leave, too.
+// Leaves the job; the peers' next collectives with this process fail. Does
+// nothing where there was no Init. Through MPI it waits for the other processes
+// to leave, too.
 void Shutdown();
 
-// Of the processes of the job, and of those on this host. These and all below
-// are kFailedPrecondition before Init or InitByMpi.
+// This process's rank and the number of processes: in the job, and among those
+// on this host. These and all calls below are kFailedPrecondition before Init
+// or InitByMpi.
 int Rank();
 int Size();
 int LocalRank();
@@ -49,12 +52,12 @@ int LocalSize();
 // floating, or int32 and int64 with kSum.
 Tensor AllReduce(std::string_view name, const Tensor& tensor,
                  Reduction how = Reduction::kMean);
-// Shape [n, ...] of each becomes [size * n, ...]: the tensors of all, one
-// behind another by rank. Scalars become a vector.
+// Returns the tensors of all processes, one behind another by rank: shape [n,
+// ...] of each becomes [size * n, ...]. Scalars become a vector.
 Tensor AllGather(std::string_view name, const Tensor& tensor);
-// The sum or mean as of AllReduce, of which each process gets its share of the
-// first dimension: shape [n, ...] of each becomes [n / size, ...], and one row
-// more for the first n % size ranks. kInvalidArgument for scalars.
+// The sum or mean that AllReduce computes, of which each process gets its share
+// of the first dimension: shape [n, ...] of each becomes [n / size, ...], and
+// one row more for the first n % size ranks. kInvalidArgument for scalars.
 Tensor ReduceScatter(std::string_view name, const Tensor& tensor,
                      Reduction how = Reduction::kMean);
 // Shape [size * n, ...], n rows for every process, becomes that shape with the
@@ -62,7 +65,8 @@ Tensor ReduceScatter(std::string_view name, const Tensor& tensor,
 // first dimension is no multiple of the size. What each process sends grows
 // with the square of their number (Group::AllToAll in dist/collective/group.h).
 Tensor AllToAll(std::string_view name, const Tensor& tensor);
-// The tensor of `root`. The others' give its dtype and shape.
+// Returns the tensor of `root` on every process. The tensors of the others give
+// its dtype and shape.
 Tensor Broadcast(std::string_view name, const Tensor& tensor, int root);
 // Gives the variables of this process's session the values of `root`'s, and its
 // number of the step: before the first step, so that all train one model
@@ -74,17 +78,18 @@ void BroadcastVariables(Session& session, const std::vector<Output>& variables,
                         int root = 0);
 // For a process without further data: takes part in the others' AllReduces with
 // zeros until all processes have called it. A mean is still one over Size()
-// processes. Any other verb of those that have not is kFailedPrecondition for
-// all. Returns which was last, the same for all: of those with the most verbs
-// behind them the highest rank.
+// processes. Any other verb of a process that has not called Join is
+// kFailedPrecondition for all. Returns the rank that came last, the same for
+// all: of those with the most verbs behind them the highest.
 int Join();
 // Makes the processes that give one `color` a group of their own, in the order
-// of their keys and ranks, which ops of sessions choose by this name; who gives
-// a colour below 0 is in none. All call it together.
+// of their keys and ranks, which ops of sessions choose by this name; a process
+// that gives a colour below 0 is in no group. All processes call it together.
 void Split(std::string_view name, int color, int key = 0);
 // The processes of the job for the ops of graph/ops/collective.h: what
 // SessionOptions::collective takes. Steps and the verbs above have one order.
-// It leaves the job when it is let go, and Shutdown was called.
+// The process leaves the job when this pointer is let go and Shutdown was
+// called.
 std::shared_ptr<Collective> JobCollective();
 // Returns when all processes have called it.
 void Barrier(std::string_view name = "barrier");

@@ -75,12 +75,12 @@ struct LaunchInfo {
   int local_rank = 0;
   int local_size = 1;
   bool pinned = false;
-  // Where rank 0 listens; of an elastic job, where this process is to. A job of
-  // one process may have none of the rest.
+  // Where rank 0 listens; in an elastic job, where this process is to listen. A
+  // job of one process may have none of the rest.
   std::string host;
   int port = 0;
-  // Rank 0's, of a part of a job any rank's, which belongs to who joins; below
-  // 0: it listens itself.
+  // Rank 0's listening socket (in a part of a job any rank's), which whoever
+  // joins takes; below 0: the process opens its own.
   int listen_fd = -1;
   // Where this process listens, for one group after another; 0: anywhere. A
   // server without listen_fd listens where `servers` has it.
@@ -96,13 +96,13 @@ struct LaunchInfo {
   bool evaluates = false;  // a job of its own, for what the other saves
   int roster_fd = -1;      // of an elastic job; below 0: this is none
   uint32_t epoch = 1;      // of the membership
-  // Which host this is, where that is not known by its address.
+  // The name of this host, where hosts are not told apart by address.
   std::string node;
   std::string group;  // a part of the job (Group::Split); empty: all of it
-  // Of a part of a job (Group::Split), or of what is left of one: which of the
-  // job's ranks its ranks are, which is what certificates say; how many those
-  // are, and how many of their processes are on this host. Empty: all of the
-  // above is of the job itself.
+  // For a part of a job (Group::Split), or what is left of one: the job's rank
+  // of each of its ranks, which certificates name; the job's size, and how many
+  // of its processes are on this host. Empty: all of the above is of the job
+  // itself.
   std::vector<int> job_ranks;
   int job_size = 0, job_local_size = 0;
 
@@ -115,10 +115,10 @@ struct LaunchInfo {
   }
 };
 
-// From the environment; nullopt where no launcher has set any of it. Two that
-// contradict each other are an error. Waits for
-// the whole token and closes its descriptor, so that it can be called once.
-// kInvalidArgument naming the variables that are missing or make no sense.
+// Reads it from the environment; nullopt where no launcher has set any of it.
+// Launchers that contradict each other are an error. Waits for the whole token
+// and closes its descriptor, so that it can be called once. kInvalidArgument
+// naming the variables that are missing or make no sense.
 Result<std::optional<LaunchInfo>> ReadLaunchInfo();
 
 // SLUICE_JOB; empty where it is not set.

@@ -1,5 +1,6 @@
-// Who a process is by what others than sluicerun have set: SLUICE_CONFIG or
-// TF_CONFIG, Open MPI's mpirun, Slurm's srun. Internal to dist.
+// Reads who a process is from the variables of other launchers than sluicerun:
+// SLUICE_CONFIG or TF_CONFIG, Open MPI's mpirun, Slurm's srun. Internal to
+// dist.
 #ifndef SLUICE_DIST_OTHER_LAUNCHERS_H_
 #define SLUICE_DIST_OTHER_LAUNCHERS_H_
 

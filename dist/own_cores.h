@@ -7,13 +7,13 @@
 namespace SLUICE_INTERNAL sluice {
 namespace dist {
 
-// Of the cores that this process may run on (AvailableCores): all where it is
-// `pinned` (LaunchInfo), else its part of them beside the others that may run
-// there, of the `local_size` processes of the job on this host. 0: less than
-// one.
+// The number of cores that this process has of those that it may run on
+// (AvailableCores): all where it is `pinned` (LaunchInfo), else its part of
+// them beside the others that may run there, of the `local_size` processes of
+// the job on this host. 0: less than one.
 //
-// Who may run there, where a launcher has bound processes:
-// - Slurm says what each task of the node may run on (SLURM_CPU_BIND_LIST).
+// Which processes may run there, where a launcher has bound processes: - Slurm
+// says what each task of the node may run on (SLURM_CPU_BIND_LIST).
 //   SLURM_CPU_BIND_TYPE alone does not tell: it is mask_cpu, too, where all
 //   tasks have one mask, all of the job's CPUs, since none are bound.
 // - Open MPI binds to cores, or by the socket, which several then share, and

@@ -1,6 +1,6 @@
-// What the engine asks of a device with memory and queues of its own. The CPU
-// has none: its memory is the host's. CUDA's is in libsluice_cuda.so, which is
-// loaded when a session first asks for a GPU (engine/module.cc).
+// The interface of a device with memory and queues of its own. The CPU has no
+// Accelerator: its memory is the host's. CUDA's is in libsluice_cuda.so, which
+// is loaded when a session first asks for a GPU (engine/module.cc).
 #ifndef SLUICE_ENGINE_ACCELERATOR_H_
 #define SLUICE_ENGINE_ACCELERATOR_H_
 
@@ -28,14 +28,16 @@ class CapturedWork {
 class QueueEvent {
  public:
   virtual ~QueueEvent() = default;
-  // On the host, by any thread (it may change whose it Uses); takes no reports.
+  // Waits on the host, on any thread (it may change the accelerator that the
+  // thread Uses); takes no reports.
   virtual Status Wait() const = 0;
 };
 
-// One device. Calls are made by one thread at a time, each thread calling Use
-// before others; where runs or sessions share it, that is who has a Turn. Work
-// of one queue is done in the order it was added; a call that adds work does
-// not wait for it, and what fails later is returned by a later call that waits.
+// One device. One thread at a time may call it, and each thread must call Use
+// before other functions; if runs or sessions share the device, a thread must
+// hold a Turn. Work of one queue is done in the order it was added; a call that
+// adds work does not wait for it, and a later error is returned by a later call
+// that waits.
 class Accelerator {
  public:
   enum Queue : uint8_t {
@@ -67,7 +69,7 @@ class Accelerator {
   virtual std::string Describe() const = 0;
   virtual MemoryInfo memory() const = 0;
 
-  // Makes it the calling thread's device.
+  // Makes this the calling thread's device.
   virtual Status Use() = 0;
 
   // Device memory, aligned to at least kAlignment and freed with the last
@@ -76,19 +78,19 @@ class Accelerator {
   // Host memory that the device copies from and to by itself.
   virtual Result<std::shared_ptr<void>> AllocatePinned(size_t bytes) = 0;
 
-  // What KernelContext's step calls the stream.
+  // The queue as StepContext::stream.
   virtual void* stream(Queue queue) const = 0;
   // `pinned` must stay as it is until the copy is done.
   virtual Status CopyIn(Queue queue, void* device, const void* pinned,
                         size_t bytes) = 0;
   virtual Status CopyOut(Queue queue, void* pinned, const void* device,
                          size_t bytes) = 0;
-  // By the compute queue.
+  // Copies within the device's memory, by the compute queue.
   virtual Status CopyWithin(void* to, const void* from, size_t bytes) = 0;
   // Whether this device copies from the other's memory without the host's: a
   // peer that it has access to, or the same device. Uses this one.
   virtual bool Reaches(const Accelerator& other) = 0;
-  // From the memory of one that it reaches.
+  // Copies from the memory of an accelerator that this one reaches.
   virtual Status CopyFrom(const Accelerator& other, Queue queue, void* to,
                           const void* from, size_t bytes) = 0;
 
@@ -98,7 +100,7 @@ class Accelerator {
   virtual Status Record(const Event& event, Queue queue) = 0;
   virtual Status Wait(const Event& event, Queue queue) = 0;  // the queue does
   virtual Status WaitOnHost(const Event& event) = 0;
-  // By the device's clock, from one to the other; waits for both.
+  // Seconds from one event to the other by the device's clock; waits for both.
   virtual Result<double> SecondsBetween(const Event& begin,
                                         const Event& end) = 0;
   // Waits for all queues.
@@ -107,13 +109,14 @@ class Accelerator {
   // call.
   virtual void Drain() = 0;
 
-  // From now on calls that wait on the host ask the report and return what it
-  // has as their error, as `blame` makes it. Of several that have something the
+  // From now on calls that wait on the host ask `report` for an error and
+  // return it, passed through `blame`. If several reports have one, that of the
   // first watched is returned; the others are dropped.
   virtual void Watch(std::function<Status(const Status&)> blame,
                      std::shared_ptr<WorkReport> report) = 0;
 
-  // What is added to the compute queue from here on is recorded, not run.
+  // BeginCapture: work added to the compute queue from then on is recorded, not
+  // run.
   enum Captured : uint8_t {
     kAlone,
     // Also what is added to other queues, of any devices, once they have waited

@@ -1,4 +1,4 @@
-// What users' code throws where it is called, as an error that travels on.
+// Converts exceptions of users' code to a Status.
 #ifndef SLUICE_ENGINE_CAUGHT_H_
 #define SLUICE_ENGINE_CAUGHT_H_
 

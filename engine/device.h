@@ -35,12 +35,14 @@ std::vector<std::string> HostsOf(std::vector<std::string> devices);
 
 struct DeviceOptions {
   bool share_accelerator = false;  // as in OpenAccelerator
-  // Where its variables live, see VariableStore::Shared; empty: with it.
+  // The container that has the device's variables (VariableStore::Shared);
+  // empty: the device has them.
   std::string container = {};
-  // Whether steps that run at the same time use its variables, which are then
-  // locked as those of a container are.
+  // Whether steps that run at the same time use the device's variables, which
+  // are then locked as those of a container are.
   bool share_variables = false;
-  // Who this process is in a cluster: names with that are its own.
+  // This process's job and task in a cluster: device names with these are its
+  // own.
   std::string job = {};
   int task = 0;
 };
@@ -52,14 +54,14 @@ class Device {
   // that of its queue. Errors name the device: another process's is one.
   static Result<std::unique_ptr<Device>> Open(
       const DeviceName& name, const DeviceOptions& options = {});
-  // One in the host's memory.
+  // A device in the host's memory.
   explicit Device(DeviceName name) : Device(std::move(name), nullptr) {}
 
   const DeviceName& name() const { return name_; }
-  // Another one for each device that is opened, in any process; never 0.
+  // A number that differs for each device opened in any process; never 0.
   uint64_t incarnation() const { return incarnation_; }
   DeviceType type() const { return name_.type; }
-  // Null where tensors are in the host's memory.
+  // Null if tensors are in the host's memory.
   Accelerator* accelerator() const { return accelerator_.get(); }
   const DeviceMemory& memory() const { return memory_; }
   VariableStore& variables() { return *variables_; }

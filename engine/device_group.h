@@ -16,9 +16,9 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// What all of them do together with device memory. What it means is said at
-// Collective (engine/runtime/collective.h), but that nothing is compared:
-// where workers are at different ones, sums are wrong, or they wait for ever.
+// A collective of all accelerators of the group, on device memory. The verbs
+// mean what they do in Collective (engine/runtime/collective.h), but nothing is
+// compared: if workers do different ones, sums are wrong, or all wait for ever.
 struct DeviceExchange {
   enum Verb : uint8_t {
     kAllReduce,      // `count` elements of `in` to `out`, which may be one
@@ -37,36 +37,38 @@ struct DeviceExchange {
   void* out = nullptr;
 };
 
-// One worker's. Start and Wait by one thread at a time, whose device it is; the
-// rest by any.
+// One worker's membership of the group. Start and Wait may be called by one
+// thread at a time, which uses the device; the rest by any thread.
 class DeviceGroup {
  public:
   virtual ~DeviceGroup() = default;
-  // Whether all have come. Nothing but this and Abort before.
+  // Whether all workers have joined. Until then only this and Abort may be
+  // called.
   virtual Result<bool> Formed() = 0;
 
-  // Adds it to the group's own queue, behind what `stream` has so far, which
-  // goes on beside it: until the wait for `out` it is in use, and so is `in`.
-  // Both may be recorded with the stream's work (Accelerator::BeginCapture).
+  // Adds the exchange to the group's own queue, behind the work that `stream`
+  // has so far; the stream goes on meanwhile. Until the wait for `out` both
+  // `out` and `in` are in use. Start and Wait may be recorded with the stream's
+  // work (Accelerator::BeginCapture).
   virtual Status Start(const DeviceExchange& exchange, void* stream) = 0;
   virtual Status Wait(const void* out, void* stream) = 0;
 
-  // What the library has found wrong by itself, such as a connection that is
-  // gone, or why it was aborted.
+  // The error that the library has found by itself, such as a lost connection,
+  // or why the group was aborted.
   virtual Status Check() = 0;
-  // Ends what is under way, whatever it waits for, with unspecified results; no
-  // more is begun. Returns at once.
+  // Ends exchanges under way, whatever they wait for, with unspecified results;
+  // no more are begun. Returns at once.
   virtual void Abort(const Status& why) = 0;
 };
 
 struct DevicePlace {
-  std::string id;  // DeviceGroups::make_id's, of one for all
+  std::string id;  // from one worker's DeviceGroups::make_id, for all
   int device = 0;  // the index of this worker's
   int rank = 0, size = 1;
   bool beside = true;  // else on the streams themselves
 };
 
-// What a module has of them. Functions of the module, which is never unloaded.
+// A module's functions for device groups. The module is never unloaded.
 struct DeviceGroups {
   // Unavailable says in a line why there can be none here.
   Status (*check)() = nullptr;

@@ -18,7 +18,8 @@ namespace SLUICE_PUBLIC sluice {
 // Memory for tensors: the host's, or an accelerator's.
 class DeviceMemory {
  public:
-  // Null: the host's. Borrowed; its rule about threads holds for calls here.
+  // `accelerator` is borrowed; null: the host's memory. Its rule about threads
+  // holds for calls here.
   explicit DeviceMemory(Accelerator* accelerator) : accelerator_(accelerator) {}
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
@@ -27,11 +28,13 @@ class DeviceMemory {
   // Resource exhaustion says how much was wanted.
   Result<std::shared_ptr<void>> Allocate(size_t bytes) const;
   Result<Tensor> Allocate(const TensorType& type) const;
-  // A tensor here with the value of one on the host, and the other way round.
-  // On the host the first shares the bytes, the second is a copy.
+  // Upload: a tensor in this memory with the value of one on the host.
+  // Download: the reverse. If this is the host's memory, Upload shares the
+  // bytes, Download copies.
   Result<Tensor> Upload(const Tensor& host) const;
   Result<Tensor> Download(const Tensor& here) const;
-  // Overwrites a tensor here of the same type; or one on the host.
+  // Store overwrites a tensor in this memory with one of the same type on the
+  // host; Load does the reverse.
   Status Store(const Tensor& host, Tensor& here) const;
   Status Load(const Tensor& here, Tensor& host) const;
 

@@ -32,7 +32,7 @@ class Collective;
 class Exchange;
 class Waker;
 
-// What kind of device; its place in a machine is the device name's index.
+// The type of a device; the index in its name tells devices of a type apart.
 enum class DeviceType : uint8_t {
   kCpu,
   kCuda,
@@ -72,7 +72,7 @@ struct KernelSpec {
   bool tf32 = false;           // products of float32 may round operands to TF32
 };
 
-// The constant that input `i` is, or null.
+// The value of input `i` if it is a constant, or null.
 inline const Tensor* ConstantInput(const KernelSpec& spec, int i) {
   const bool constant = i < static_cast<int>(spec.constants.size()) &&
                         spec.constants[i].elements() > 0;
@@ -86,7 +86,7 @@ struct StepKey {
   uint32_t replica = 0;
 };
 
-// What stays the same during one step.
+// The values that stay the same during one step.
 struct StepContext : StepKey {
   Exchange* exchange = nullptr;        // null for a step on one device
   Collective* collective = nullptr;    // null where there is one worker
@@ -98,7 +98,7 @@ struct StepContext : StepKey {
   const StepKey* device_key = nullptr;
 };
 
-// What one run of a kernel sees. Shapes and dtypes were fixed by the spec.
+// The operands of one run of a kernel. Shapes and dtypes are fixed by the spec.
 class KernelContext {
  public:
   KernelContext() = default;

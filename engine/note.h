@@ -1,5 +1,5 @@
-// What the engine has to say and can return to nobody: that it goes on without
-// something, and more slowly. It prints nothing itself.
+// Notes: messages of the engine that it can return to no caller, such as that
+// it goes on without something, and more slowly. It prints nothing itself.
 #ifndef SLUICE_ENGINE_NOTE_H_
 #define SLUICE_ENGINE_NOTE_H_
 
@@ -10,10 +10,12 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// One line, without a newline. By any thread; it must not throw.
+// Receives one line, without a newline. May be called by any thread; must not
+// throw.
 using NoteFunction = void (*)(std::string_view line);
 
-// Who is told from now on; null, as at first: nobody. Any thread.
+// Sets the function that gets notes from now on; null, the default: none. May
+// be called by any thread.
 void SetNotes(NoteFunction function);
 
 }  // namespace sluice
@@ -21,7 +23,7 @@ void SetNotes(NoteFunction function);
 namespace SLUICE_INTERNAL sluice {
 
 void Note(std::string_view line);
-// Unless something was said with `told` before.
+// Notes the line unless NoteOnce was called with `told` before.
 inline void NoteOnce(std::atomic<bool>& told, std::string_view line) {
   if (!told.exchange(true)) Note(line);
 }

@@ -1,4 +1,4 @@
-// What the float32 arithmetic of a model is done in.
+// The precision in which a model's float32 arithmetic is done.
 #ifndef SLUICE_ENGINE_PRECISION_H_
 #define SLUICE_ENGINE_PRECISION_H_
 

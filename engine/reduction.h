@@ -1,4 +1,4 @@
-// What the workers of a job make of one tensor of each.
+// How the workers of a job combine one tensor of each.
 #ifndef SLUICE_ENGINE_REDUCTION_H_
 #define SLUICE_ENGINE_REDUCTION_H_
 

@@ -52,7 +52,7 @@ class [[nodiscard]] Status {
   const std::string& message() const;
   // "not found: no file 'x'", or "ok".
   std::string ToString() const;
-  // The same code with "<context>: " put before the message.
+  // This status with "<context>: " put before its message; the code stays.
   Status WithContext(std::string_view context) const;
 
  private:
@@ -100,7 +100,7 @@ inline Status Internal(std::string m) {
   return {Code::kInternal, std::move(m)};
 }
 
-// What the public API throws.
+// The exception that the public API throws.
 class Error : public std::exception {
  public:
   explicit Error(Status status) : status_(std::move(status)) {}
@@ -135,7 +135,7 @@ class [[nodiscard]] Result {
   T operator*() && { return std::get<T>(std::move(rep_)); }
   T* operator->() { return &std::get<T>(rep_); }
   const T* operator->() const { return &std::get<T>(rep_); }
-  // The value, or throws Error.
+  // Returns the value, or throws Error.
   T ValueOrThrow() && {
     if (!ok()) throw Error(std::get<Status>(rep_));
     return std::get<T>(std::move(rep_));

@@ -100,7 +100,7 @@ class Tensor {
   double At(int64_t i) const;
   int64_t IntAt(int64_t i) const;
 
-  // Whether no other Tensor shares this one's buffer.
+  // Whether nothing else shares this tensor's buffer.
   bool owns_alone() const { return owner_.use_count() == 1; }
   Tensor Clone() const;
   // A view with the same bytes; element counts must match.

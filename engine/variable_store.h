@@ -25,19 +25,19 @@ namespace SLUICE_PUBLIC sluice {
 // into it. `value` is in its device's memory and is read and written through
 // the device.
 //
-// Who may: in a store that is not shared, who holds the session's one lane.
-// In a shared one, whoever holds `mutex`, for reading or for writing. An
-// executor takes it for each instruction that reads or updates the variable
-// and for no longer. On an accelerator nobody needs it: all who share the
-// variable add to one queue, an instruction at a time. What follows for those
-// who share a variable:
+// To use the value of a variable a thread must hold the session's one lane if
+// the store is not shared; if it is, `mutex`, for reading or for writing. An
+// executor takes it for each instruction that reads or updates the variable and
+// for no longer. On an accelerator it is not needed: all sessions that share
+// the variable add to one queue, an instruction at a time. For sessions that
+// share a variable this means:
 // - An instruction reads the value that one write left, whole; an update
 //   (AssignAdd, an optimizer's) reads and writes it as one, so that none is
 //   lost. An instruction on several variables sees and leaves all of them so.
 // - Between two instructions of a step others may write: a step that reads a
 //   variable twice may read two values, and Assign(v, v + 1) is a read and a
 //   write, between which an update is lost.
-// - A tensor that another device receives is the value of one time, too.
+// - A tensor that another device receives is the value of one point in time.
 struct Variable {
   std::string name;
   Tensor value;
@@ -52,15 +52,15 @@ class VariableStore {
   explicit VariableStore(const DeviceMemory& memory, bool shared = false)
       : memory_(memory), shared_(shared) {}
   // The variables that the sessions of this process with the same `container`
-  // and `device` ("/cpu:0") have in common, in the host's memory. They go when
-  // the last one who holds the store does.
+  // and `device` ("/cpu:0") share, in the host's memory. They are destroyed
+  // with the last pointer to the store.
   static std::shared_ptr<VariableStore> Shared(const std::string& container,
                                                const std::string& device);
 
   // The variable of that name, made when there is none. An existing one of
   // another dtype or shape is an error saying both.
   Result<Variable*> Declare(const std::string& name, const TensorType& type);
-  // Null when there is none.
+  // The variable of that name; null when there is none.
   Variable* Find(std::string_view name) const;
   std::vector<Variable*> All() const;  // by name
   size_t bytes() const;

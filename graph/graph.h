@@ -234,7 +234,7 @@ struct VariableOptions {
   int64_t part_of = 0;
 };
 
-// What Graph::Add needs. Name: empty for the op's name in snake case; the
+// The arguments of Graph::Add. `name` empty: the op's name in snake case. The
 // current scope is put before it, and "_1", "_2" after it when it is taken.
 struct NodeRequest {
   std::string op;
@@ -268,8 +268,8 @@ class Graph {
     frozen_ = std::move(frozen);
   }
   bool Frozen(std::string_view name) const { return frozen_ && frozen_(name); }
-  // A constant of the tensor's present value, which is copied if other tensors
-  // share its buffer.
+  // A constant of the tensor's present value, which is copied if anything
+  // else shares its buffer.
   Output Constant(Tensor value, const std::string& name = "const",
                   Location location = Location::current());
   // A scalar constant. Throws Error if dtype cannot hold `value`.

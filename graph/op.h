@@ -202,7 +202,7 @@ using PartialFn = bool (*)(const Node& node, int depth, Shape* elements);
 // The number of multiplications that a node does, each with an addition.
 using MultiplyAddsFn = int64_t (*)(const Node& node);
 
-// What an op's node stands for that is outside the step, if anything.
+// The thing outside the step that an op's node stands for, if any.
 enum class OpKind : uint8_t {
   kComputation,  // nothing
   kConstant,     // its attribute `value`
@@ -214,7 +214,7 @@ enum class OpKind : uint8_t {
   kReceive,
 };
 
-// Who adds nodes of an op to graphs.
+// Which code adds nodes of an op to graphs.
 enum class MadeBy : uint8_t {
   kUsers,      // by its builder, a function of the op's name in graph/ops/
   kGradients,  // gradients of other ops, alone
@@ -374,7 +374,7 @@ struct OpDef {
   int VariadicInput() const;  // or -1
 };
 
-// What a shape function sees and sets.
+// The inputs of a node that a shape function reads, and the outputs it sets.
 class InferContext {
  public:
   InferContext(const Node& node, std::vector<TensorType>* outputs)

@@ -26,14 +26,14 @@ struct RowPiece {
 std::vector<RowPiece> CutRows(int64_t rows,
                               const std::vector<std::string>& devices);
 
-// Puts a variable's rows on these, with one device all of them. It must have
-// some.
+// Spreads a variable's rows over `devices`; with one device all are there. The
+// variable must have rows.
 void SpreadRows(Node& variable, const std::vector<std::string>& devices);
-// Takes that back; it asks for no device then.
+// Undoes SpreadRows; the variable then asks for no device.
 void UnspreadRows(Node& variable);
 
-// Whether that was done, and its pieces in order; none of a variable that is
-// where its device says.
+// Whether a variable's rows are spread, and its pieces in order; none for a
+// variable that is not spread.
 bool SpreadsRows(const Node& variable);
 std::vector<RowPiece> PiecesOf(const Node& variable);
 

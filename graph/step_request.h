@@ -1,4 +1,4 @@
-// What of a graph a step computes.
+// The part of a graph that a step computes.
 #ifndef SLUICE_GRAPH_STEP_REQUEST_H_
 #define SLUICE_GRAPH_STEP_REQUEST_H_
 

@@ -36,13 +36,13 @@ class CounterRandom {
     ++count_;
     return block_[lane];
   }
-  // In [0, n); no probability is off by more than 2^-32.
+  // A number in [0, n); no probability is off by more than 2^-32.
   constexpr uint32_t Below(uint32_t n) {
     return static_cast<uint32_t>((uint64_t{Next()} * n) >> 32);
   }
-  // In [0, 1).
+  // A number in [0, 1).
   constexpr double Fraction() { return Next() * 0x1p-32; }
-  // In [low, high].
+  // A number in [low, high].
   constexpr int32_t Between(int32_t low, int32_t high) {
     return low + static_cast<int32_t>(Below(high - low + 1));
   }

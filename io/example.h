@@ -16,8 +16,8 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// Before Batch one example, after it a batch of them (one more, leading
-// dimension). Copies share the tensors. Not thread-safe.
+// An element: before Batch one example, after it a batch of them (one more,
+// leading dimension). Copies share the tensors. Not thread-safe.
 class Example {
  public:
   using Entry = std::pair<std::string, Tensor>;
@@ -37,8 +37,8 @@ class Example {
   int64_t passed_over() const { return passed_over_; }
   void set_passed_over(int64_t n) { passed_over_ = n; }
 
-  // Of a share (Dataset::Share): the examples of the whole batch, over all
-  // workers. 0: it is no share.
+  // For a share (Dataset::Share), the number of examples of the whole batch,
+  // over all workers; 0: it is no share.
   int64_t whole_rows() const { return whole_rows_; }
   void set_whole_rows(int64_t n) { whole_rows_ = n; }
 

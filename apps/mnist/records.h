@@ -33,10 +33,10 @@ class RecordDigits {
  public:
   explicit RecordDigits(const RunContext& run);
 
-  // Where the pictures are, in their order: what Read is a map for.
+  // The numbers of the pictures, in their order: the elements that Read maps.
   Dataset Numbers() const;
-  // For Dataset::Map, on any number of threads: "image" as DecodeDigit has it,
-  // and "label".
+  // A map for Dataset::Map, on any number of threads: reads "image", as of
+  // DecodeDigit, and "label".
   void Read(Example& example) const;
 
  private:

@@ -1,4 +1,4 @@
-// What is found out anew in each epoch.
+// Facts that are found out anew in each epoch.
 #ifndef SLUICE_APPS_RESNET50_EACH_EPOCH_H_
 #define SLUICE_APPS_RESNET50_EACH_EPOCH_H_
 
@@ -15,7 +15,7 @@
 
 namespace sluice::resnet50 {
 
-// For how many of so many examples this process asks in an epoch.
+// How many of `examples` examples this process asks for in an epoch.
 inline size_t CallsOf(size_t examples, const RunContext& run) {
   return examples * static_cast<size_t>(run.own) /
          static_cast<size_t>(run.size);

@@ -1,5 +1,5 @@
-// What --cache keeps of pictures, so that they are read, or read and decoded,
-// once.
+// The cache of --cache: keeps pictures so that they are read, or read and
+// decoded, once.
 #ifndef SLUICE_APPS_RESNET50_PICTURE_CACHE_H_
 #define SLUICE_APPS_RESNET50_PICTURE_CACHE_H_
 
@@ -35,27 +35,29 @@ class PictureCache {
  public:
   enum class Stage : uint8_t { kBytes, kImage };
 
-  // What --cache, --cache-stage and --cache-limit say, the same one for the
-  // same flags, which is said when it is opened; null without --cache. Throws
-  // Error for a wrong command line, as Check does without opening it.
+  // The cache that --cache, --cache-stage and --cache-limit ask for, the same
+  // one for the same flags, with a note when it is opened; null without
+  // --cache. Throws Error for a wrong command line, as Check does without
+  // opening it.
   static std::shared_ptr<PictureCache> Of(const RunContext& run);
   static void Check(const RunContext& run);
 
   PictureCache(std::shared_ptr<KeptExamples> kept, Stage stage);
 
-  // Of which picture, which is read only if it is not kept.
+  // The source of one picture, which is read only if it is not kept.
   struct Source {
     std::string name;  // a path, or a place in one
     // The content that it had when its folder was listed for this epoch, if
     // that is known: what is kept of it is good, and nobody is asked.
     std::string listed = {};
-    // Which content it has, if that is known; else it is not kept. Asked before
-    // and after it is read.
+    // Tells which content the picture has, if that is known; else it is not
+    // kept. Called before and after it is read.
     std::function<Result<std::string>()> version;
     std::function<EncodedPicture()> read;  // may throw Error
   };
-  // What sizing(bytes, name, key) makes of it, to the bit. `context` is put
-  // before what that says; empty: nothing. Throws what is wrong with it.
+  // The picture as sizing(bytes, name, key) makes it, to the bit. `context`,
+  // unless empty, begins the messages of its errors. Throws Error for a picture
+  // that is bad or cannot be read.
   SizedPicture Get(const Source& source, const Sizing& sizing, uint64_t key,
                    const std::string& context = "");
 

@@ -37,17 +37,17 @@ double KeptBack(const RunContext& run);
 Dataset Examples(const RunContext& run);
 
 int64_t Classes(const RunContext& run);
-// Their names, for people; none where they are not known.
+// The names of the classes, for people; empty where they are not known.
 std::vector<std::string> ClassNames(const RunContext& run);
 
-// As --class-weights says, one for each class; none where it says nothing.
+// The weights of --class-weights, one for each class; empty without the flag.
 std::vector<double> ClassWeights(const RunContext& run);
 
 // The files that an evaluation reads, from their folder on; none where it does
 // not read files.
 std::vector<std::string> ExampleNames(const RunContext& run);
 
-// What an evaluation is of: "test", "validation" or "training".
+// The data that an evaluation is of: "test", "validation" or "training".
 std::string EvaluatedOn(const RunContext& run);
 
 }  // namespace sluice::resnet50

@@ -69,7 +69,7 @@ RecordPictures::RecordPictures(const RunContext& run)
 
 Dataset RecordPictures::Records(const RunContext& run) const {
   if (shards_.in_order()) return InOrder(run);
-  const Dataset numbers =
+  Dataset numbers =
       datasets::RecordNumbers(shards_.size(), described_ + shards_.Identity());
   if (!run.training()) return numbers;
   return numbers.Shuffle(std::max<int64_t>(shards_.size(), 1), run.seed)

@@ -22,15 +22,15 @@ class RecordPictures {
  public:
   explicit RecordPictures(const RunContext& run);
 
-  // Where the records are, for a training shuffled and repeated, else in their
-  // order: what ToPicture is a map for. Records that are compressed are
-  // themselves read, on run.input_threads, and shuffled by a buffer; where
-  // nothing says how many there are, they are only repeated for so many steps,
-  // or else an epoch ends where they do.
+  // The records, for a training shuffled and repeated, else in their order: the
+  // elements that ToPicture maps. Records that are compressed are themselves
+  // read, on run.input_threads, and shuffled by a buffer; where nothing says
+  // how many there are, they are only repeated for so many steps, or else an
+  // epoch ends where they do.
   Dataset Records(const RunContext& run) const;
-  // For Dataset::MapRandom, on any number of threads: "image" and "label" of a
-  // record. A label that is none of the classes, less --label-offset, is an
-  // error that names the record.
+  // A map for Dataset::MapRandom, on any number of threads: makes "image" and
+  // "label" of a record. A label that is none of the classes, less
+  // --label-offset, is an error that names the record.
   std::function<void(Example&, uint64_t key)> ToPicture(
       const RunContext& run) const;
 
@@ -48,14 +48,15 @@ class RecordPictures {
   std::string described_;
 };
 
-// As labels.txt has them; of data that training has read, as it had them.
+// The names of the classes, as in labels.txt; for data that training has read,
+// as it had them.
 std::vector<std::string> RecordClassNames(const RunContext& run);
 
-// How many of the pictures to train on each class has. Reads them all, which
-// the first call says.
+// The number of pictures to train on of each class. Reads all pictures, with a
+// note at the first call.
 std::vector<int64_t> RecordClassCounts(const RunContext& run);
 
-// What an evaluation is of: "test" or "training".
+// The data that an evaluation is of: "test" or "training".
 std::string RecordsEvaluatedOn(const RunContext& run);
 
 }  // namespace sluice::resnet50

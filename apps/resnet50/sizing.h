@@ -1,4 +1,4 @@
-// How pictures become what the network takes.
+// Turns pictures into what the network takes.
 #ifndef SLUICE_APPS_RESNET50_SIZING_H_
 #define SLUICE_APPS_RESNET50_SIZING_H_
 
@@ -16,16 +16,16 @@ namespace sluice::resnet50 {
 
 inline constexpr int64_t kResize = 256, kCrop = 224, kCifarSide = 32;
 
-// Of a data set's training pictures, red, green and blue, 0 to 1.
+// The colours of a data set's training pictures: red, green and blue, 0 to 1.
 struct Colours {
   std::array<double, 3> mean, deviation;
 };
 // ImageNet's, or CIFAR-10's.
 const Colours& ColoursOf(bool small);
 
-// What --augment says, in training: without it, a random part of pictures of
-// files, and CIFAR-10's padded by 4 pixels and cut, flipped half of the time.
-// Throws Error, which is a wrong command line.
+// The augmentation of --augment, in training; without it, a random part of
+// pictures of files, and CIFAR-10's padded by 4 pixels and cut, flipped half of
+// the time. Throws Error, which is a wrong command line.
 Augmentation AugmentationOf(bool small, const RunContext& run);
 
 // Whether an evaluation is of ten crops of each picture (--ten-crop), of which
@@ -37,8 +37,8 @@ bool TenCrop(const RunContext& run);
 // of files are.
 std::string DescribeSizing(const RunContext& run);
 
-// For training a random part, augmented, else the middle, or ten crops.
-// Thread-safe.
+// Sizes pictures: for training a random part, augmented, else the middle, or
+// ten crops. Thread-safe.
 class Sizing {
  public:
   Sizing(bool small, const RunContext& run)
@@ -53,8 +53,8 @@ class Sizing {
   // (Dataset::MapRandom). Errors of DecodeImage.
   Result<Tensor> operator()(std::string_view bytes, const std::string& name,
                             uint64_t key) const;
-  // The same in two steps: Size(*Decode(bytes, name), key). Without an error
-  // the second has the same bits; the first finds damage outside the part, too.
+  // Sizing in two steps: Size(*Decode(bytes, name), key). Without an error the
+  // result has the same bits; Decode finds damage outside the part, too.
   Result<Tensor> Decode(std::string_view bytes, const std::string& name) const;
   Tensor Size(const Tensor& image, uint64_t key) const;
 
@@ -62,7 +62,7 @@ class Sizing {
   int64_t side() const { return small_ ? kCifarSide : kCrop; }
   int64_t resize() const { return small_ ? kCifarSide : kResize; }
 
-  // Of pictures that are as `resize` and `side` say.
+  // For pictures that are as large as `resize` and `side` say.
   Tensor PadAndCrop(const Tensor& image, uint64_t key) const;
 
   bool small_, training_, ten_crop_;

@@ -1,4 +1,4 @@
-// Which label the first class has in records of pictures.
+// Finds the label that the first class has in records of pictures.
 #ifndef SLUICE_APPS_SHARDS_LABEL_OFFSET_H_
 #define SLUICE_APPS_SHARDS_LABEL_OFFSET_H_
 
@@ -38,14 +38,14 @@ int64_t LabelOffset(const RunContext& run, const LabelsOfPictures& labels,
                     int64_t classes, bool renumbered,
                     const std::function<LabelsOfPictures()>& others);
 
-// At which labels began in the training that an evaluation is of, where that
-// was of shards.
+// The label of the first class in the training that an evaluation is of, where
+// that was of shards.
 std::optional<int64_t> LabelOffsetOfTraining(const RunContext& run);
 
-// For messages of labels that cannot be: which flags say how they are.
+// The flags that say how labels are, for messages of labels that cannot be.
 std::string LabelFlags(const RunContext& run);
 
-// What a data set's description says of it: it tells trainings apart.
+// The offset in a data set's description, which tells trainings apart.
 std::string DescribeLabelOffset(int64_t offset);
 
 }  // namespace sluice::shards

@@ -43,23 +43,24 @@ class LabelledShards {
   // "bytes" and "place" of records (datasets::Records), for PictureOf, with
   // `meaning` and Identity() in what positions are of.
   Dataset InOrder(FileOptions options) const;
-  // As Read.
+  // The picture of a record from InOrder, with the label and errors of Read.
   ShardPicture PictureOf(const Example& record) const;
 
   int64_t size() const;
   // Tells sets of pictures and their labels apart.
   std::string Identity() const;
-  // For messages: the file, and where in it.
+  // Where a picture is, for messages: the file, and the place in it.
   std::string PlaceOf(int64_t number) const;
-  // Of the numbers 0 to before size(); its label is the class, 0 for
-  // predictions. Throws Error, naming the place, for what cannot be read and
-  // for a label that is none of the classes.
+  // Reads the picture with a number from 0 to before size(); its label is the
+  // class, 0 for predictions. Throws Error, naming the place, for a picture
+  // that cannot be read and for a label that is none of the classes.
   ShardPicture Read(int64_t number) const;
-  // The same in two steps: first with the label that it has there.
+  // Read in two steps: first with the label as it is in the shard, then its
+  // class.
   ShardPicture ReadAsIs(int64_t number) const;
   int64_t ClassOf(int64_t label, int64_t number) const;
-  // How many pictures each class of the training has. Reads them all. Errors as
-  // Read, but with `passes_over` not for pictures that are bad
+  // The number of pictures of each class of the training. Reads all pictures.
+  // Errors as Read, but with `passes_over` not for pictures that are bad
   // (BadExamples::IsOne).
   std::vector<int64_t> CountClasses(bool passes_over) const;
   // Tells what is read of them from what is in files of their names at any
@@ -72,7 +73,7 @@ class LabelledShards {
   std::shared_ptr<const State> state_;
 };
 
-// What an evaluation of such shards is of: "test" or "training".
+// The data that an evaluation of such shards is of: "test" or "training".
 std::string ShardsEvaluatedOn(const RunContext& run, const std::string& path,
                               IfCompressed how);
 

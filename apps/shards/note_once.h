@@ -1,4 +1,4 @@
-// What several inputs of a program would say.
+// Notes that several inputs of a program would give.
 #ifndef SLUICE_APPS_SHARDS_NOTE_ONCE_H_
 #define SLUICE_APPS_SHARDS_NOTE_ONCE_H_
 

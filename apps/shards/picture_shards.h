@@ -22,27 +22,31 @@ struct ShardPicture {
 
 class ShardsInOrder;
 
-// Numbered from 0 to before size(). Thread-safe. Errors name the place.
+// Pictures, numbered from 0 to before size(). Thread-safe. Errors name the
+// place.
 class PictureShards {
  public:
   virtual ~PictureShards() = default;
   virtual int64_t size() const = 0;
   virtual Result<ShardPicture> Read(int64_t number) const = 0;
-  // Of the picture, which is not decoded, though a record is read with it.
+  // The label of a picture, which is not decoded, though a record is read with
+  // it.
   virtual Result<int64_t> Label(int64_t number) const = 0;
-  // For messages: the file, and where in it.
+  // Where a picture is, for messages: the file, and the place in it.
   virtual std::string PlaceOf(int64_t number) const = 0;
   // Tells sets of pictures apart.
   virtual Result<std::string> Identity() const = 0;
   virtual const ShardSet& shards() const = 0;
-  // How many pictures the shard of that number among them has.
+  // The number of pictures of the shard with that number.
   virtual int64_t CountOf(size_t shard) const = 0;
-  // The same shard's when it was opened (ReadableFile::version); empty where
-  // nobody says.
+  // The version of that shard when it was opened (ReadableFile::version); empty
+  // where it is not known.
   virtual std::string VersionOf(size_t /*shard*/) const { return ""; }
-  // What is to be said of how they are read; empty: nothing.
+  // How the pictures are read, in words for users; empty: nothing is to be
+  // said.
   virtual std::string how() const { return ""; }
-  // These, where they can only be read in order, else null.
+  // This, as ShardsInOrder, where the pictures can only be read in order; else
+  // null.
   virtual const ShardsInOrder* in_order() const { return nullptr; }
 };
 
@@ -52,29 +56,28 @@ struct WhereShards {
   bool may_lack = false;
 };
 
-// What becomes of records that are compressed, which no file gives in any
-// order.
+// How to read records that are compressed, which no file gives in any order.
 enum class IfCompressed : uint8_t {
   kInOrder,   // ShardsInOrder
   kInMemory,  // ShardsInMemory
 };
 
-// All of these throw Error, too, where there are shards of both kinds, tar
-// archives and pictures in folders or in a labels.csv, or nothing but archives
-// that are called otherwise than shards are, or where a folder cannot be
-// listed: only one that is not there has none. They list a folder again only
+// All functions below throw Error, too, where there are shards of both kinds,
+// tar archives and pictures in folders or in a labels.csv, or nothing but
+// archives that are called otherwise than shards are, or where a folder cannot
+// be listed: only one that is not there has none. They list a folder again only
 // once its time has changed, and one of a server never.
 
-// Whether there is a shard of any part, be others missing or not. Throws Error
-// where the path is a pattern that no shard fits.
+// Whether there is a shard of any part, even where others are missing. Throws
+// Error where the path is a pattern that no shard fits.
 bool HasPictureShards(const std::string& path);
 // ReadClassNames (io/records/image_records.h) of the folder that they are in.
 std::vector<std::string> ClassNamesBeside(const std::string& path);
-// Whether there are those of a part, which are "val" or "test", too, where it
-// is "validation". Throws Error where only some are there.
+// Whether there are the shards of a part; "val" or "test" will do, too, for
+// "validation". Throws Error where only some are there.
 bool HasPicturePart(const WhereShards& where, std::string_view part);
-// Throws Error, where there are none, one of them is missing or empty, or they
-// cannot be read.
+// Opens the shards of a part. Throws Error where there are none, one of them is
+// missing or empty, or they cannot be read.
 std::shared_ptr<const PictureShards> OpenPictureShards(const WhereShards& where,
                                                        std::string_view part,
                                                        bool labels_matter,

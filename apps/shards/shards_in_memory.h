@@ -15,10 +15,10 @@ namespace sluice::shards {
 // Thread-safe.
 class ShardsInMemory : public PictureShards {
  public:
-  // Of a record that holds no picture the error is Read's. While somebody has
-  // these of the same files, or they are the newest, they are not read again
-  // unless they have changed. kResourceExhausted beyond 2 GiB of records;
-  // errors of datasets::Records.
+  // Reads all shards; the error of a record that holds no picture is Read's.
+  // Files that somebody still has open here, or that were read last, are not
+  // read again unless they have changed. kResourceExhausted beyond 2 GiB of
+  // records; errors of datasets::Records.
   static Result<std::shared_ptr<const ShardsInMemory>> Open(ShardSet shards,
                                                             int threads);
 

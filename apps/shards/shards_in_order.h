@@ -31,16 +31,16 @@ class ShardsInOrder : public PictureShards {
   std::string PlaceOf(int64_t number) const override;
   Result<std::string> Identity() const override { return identity_; }
   const ShardSet& shards() const override { return shards_; }
-  // Of those that it knows.
+  // The number of pictures of a shard that are known.
   int64_t CountOf(size_t shard) const override { return counts_[shard]; }
   std::string how() const override {
     return "compressed, so that they are read in order";
   }
   const ShardsInOrder* in_order() const override { return this; }
 
-  // How many it knows.
+  // The number of pictures that are known.
   int64_t known() const { return static_cast<int64_t>(known_.size()); }
-  // All of them: "bytes" and "place" of datasets::Records.
+  // All records: "bytes" and "place" of datasets::Records.
   Dataset Records(const FileOptions& options) const;
 
  private:

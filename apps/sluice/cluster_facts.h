@@ -1,5 +1,5 @@
-// What the processes of a job, ranks and parameter servers, say of themselves
-// to each other.
+// The facts that the processes of a job, ranks and parameter servers, tell each
+// other about themselves.
 #ifndef SLUICE_APPS_SLUICE_CLUSTER_FACTS_H_
 #define SLUICE_APPS_SLUICE_CLUSTER_FACTS_H_
 
@@ -15,7 +15,7 @@
 
 namespace sluice::tool {
 
-// As others read it.
+// The facts of one process, as others read them.
 struct ProcessFacts {
   std::string text;  // all of it, a JSON object
   int64_t rank = -1;
@@ -25,7 +25,8 @@ struct ProcessFacts {
   int64_t clock_ahead = 0;           // seconds, of rank 0's
   std::string host, version, isa;
   double available_bytes = 0;
-  // Of its certificate, if it has one; seconds since 1970.
+  // The identity in its certificate, if it has one, and when that expires, in
+  // seconds since 1970.
   std::optional<dist::Identity> identity;
   int64_t expires = 0;
 
@@ -36,17 +37,17 @@ struct ProcessFacts {
 // This process's own credentials, ready for use; null where it has none. Throws
 // Error.
 std::shared_ptr<const dist::Tls> TlsOf(const dist::LaunchInfo& info);
-// What it says of itself. `who` is {"rank": 1} or {"server": 0}, `tls` TlsOf's;
-// `ahead`: by how many seconds its clock is ahead of rank 0's.
+// The facts of this process. `who` is {"rank": 1} or {"server": 0}, `tls`
+// TlsOf's; `ahead`: by how many seconds its clock is ahead of rank 0's.
 Json OwnFacts(Json who, const dist::Tls* tls, int64_t ahead);
-// Of LenientText of these, to which a rank adds "neighbours_by_memory". Throws
-// Error.
+// Parses LenientText of OwnFacts, to which a rank adds "neighbours_by_memory".
+// Throws Error.
 ProcessFacts ReadFacts(const std::string& text);
 
 // "certificate of worker 1 of job J until 2030-01-31 12:00 UTC"
 std::string Certificate(const ProcessFacts& process);
-// What training with these would suffer from. That they are of one version is
-// seen to where they meet.
+// The faults that training with these processes would suffer from. That all
+// have one version is checked where they meet.
 std::vector<std::string> Warnings(const std::vector<ProcessFacts>& processes);
 
 }  // namespace sluice::tool

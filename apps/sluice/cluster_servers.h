@@ -15,24 +15,24 @@
 
 namespace sluice::tool {
 
-// Of a process that is a server: tells the ranks what it is, and has what they
-// measure with, until it is told to end. Throws Error.
+// Runs a process that is a server: tells the ranks its facts, and holds what
+// they measure with, until it is told to end. Throws Error.
 void ServeDoctor(const dist::LaunchInfo& info);
 
-// As a rank has them; none where the job has none.
+// The servers as a rank has them; empty where the job has none.
 struct Servers {
   dist::ServersOfJob job;
   std::vector<ProcessFacts> facts;  // of each
 };
-// Of a rank, whose clock is so many seconds ahead of rank 0's. The error is of
-// the first server that it does not reach.
+// Called by a rank, whose clock is `ahead` seconds ahead of rank 0's. The error
+// is of the first server that it does not reach.
 Result<Servers> ReachServers(const dist::LaunchInfo& info, int64_t ahead);
 
-// Each rank with each server, one pair after another; `b` of a pair is the
-// server's number behind those of the ranks. Latency is of a question, the rest
-// of tensors that a step writes to a variable of the server's, and has of it.
-// `processes`: the ranks, then the servers. Throws Error. Waits for the other
-// ranks.
+// Measures each rank with each server, one pair after another; `b` of a pair is
+// the server's number behind those of the ranks. Latency is of a question, the
+// rates of tensors that a step writes to a variable of the server's, and reads
+// from it. `processes`: the ranks, then the servers. Throws Error. Waits for
+// the other ranks.
 std::vector<PairRow> MeasureServers(const Workers& workers,
                                     const Servers& servers,
                                     const std::vector<ProcessFacts>& processes);

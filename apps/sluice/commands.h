@@ -28,7 +28,7 @@ struct GraphOptions {
 // Prints a saved graph, after passes, as text, Graphviz or one JSON object per
 // node; or the memory it takes.
 void ShowGraph(const GraphOptions& options);
-// What `passes` may hold.
+// The names that `passes` may hold.
 std::vector<std::string> PassNames();
 
 // Lists what a safetensors or TensorBoard event file holds. A safetensors file

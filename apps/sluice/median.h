@@ -7,7 +7,8 @@
 
 namespace sluice::tool {
 
-// Of one value at least; of an even number the mean of the two in the middle.
+// The median of at least one value; of an even number the mean of the two in
+// the middle.
 inline double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;

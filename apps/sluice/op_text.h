@@ -1,4 +1,4 @@
-// What an op's record says, as text: for the tool's list and the page of ops.
+// An op's record as text, for the tool's list and the page of ops.
 #ifndef SLUICE_APPS_SLUICE_OP_TEXT_H_
 #define SLUICE_APPS_SLUICE_OP_TEXT_H_
 

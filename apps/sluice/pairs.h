@@ -38,7 +38,8 @@ inline std::vector<std::vector<Pair>> Rounds(int ranks) {
   return rounds;
 }
 
-// What two have measured. Servers have numbers behind those of the ranks.
+// The results that a pair has measured. Servers have numbers behind those of
+// the ranks.
 struct PairRow {
   Pair pair;
   bool one_host = false;
@@ -49,10 +50,10 @@ struct PairRow {
   double slower() const { return std::min(there, back); }
 };
 
-// Much slower than others of their kind, within a host or between hosts, of two
-// ranks or with a server: less than a third of the median rate, or more than
-// three times the median latency and 50 us. Of fewer than three of a kind none
-// is.
+// The pairs that are much slower than others of their kind, within a host or
+// between hosts, of two ranks or with a server: less than a third of the median
+// rate, or more than three times the median latency and 50 us. Of fewer than
+// three of a kind none is.
 inline std::vector<PairRow> SlowPairs(const std::vector<PairRow>& rows) {
   constexpr double kTimes = 3, kBeyond = 50e-6;
   std::map<std::pair<bool, bool>, std::vector<PairRow>> kinds;

@@ -5,7 +5,7 @@
 
 namespace sluice::tool {
 
-// How long it takes.
+// Seconds that the action takes.
 template <typename Action>
 double SecondsOf(const Action& action) {
   const auto begin = std::chrono::steady_clock::now();

@@ -1,4 +1,4 @@
-// What a tensor's values are like.
+// Statistics of a tensor's values.
 #ifndef SLUICE_APPS_SLUICE_STATISTICS_H_
 #define SLUICE_APPS_SLUICE_STATISTICS_H_
 

@@ -26,7 +26,7 @@ struct TensorFile {
   std::optional<bool> checksummed;
 };
 
-// By the name; else by the first bytes, where there is such a file.
+// Tells by the name; else by the first bytes, where there is such a file.
 bool IsSafetensors(const std::string& path);
 
 // Errors as ReadSafetensorsHeader.
@@ -35,9 +35,9 @@ Result<TensorFile> ReadHeaderOnly(const std::string& path);
 // its checksum.
 Result<TensorFile> ReadVerified(const std::string& path);
 
-// One line of printable characters, cut where it is long.
+// The text as one line of printable characters, cut where it is long.
 std::string Shortened(std::string text);
-// With spaces for control characters, which might forge lines.
+// The text with spaces for control characters, which might forge lines.
 std::string Printable(std::string text);
 
 }  // namespace sluice::tool

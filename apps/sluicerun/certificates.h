@@ -16,7 +16,8 @@ using CertificateFiles = std::vector<std::pair<std::string, std::string>>;
 // The authority that signed them is forgotten. Throws Error, also in a build
 // without OpenSSL.
 CertificateFiles NewCertificates(int size, int servers, int days);
-// Those that are there. Throws Error.
+// Reads the files of `size` ranks and `servers` servers from a folder. Throws
+// Error.
 CertificateFiles ReadCertificates(const std::string& folder, int size,
                                   int servers);
 

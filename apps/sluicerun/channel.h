@@ -1,5 +1,5 @@
-// What a rank's relay and its agent on another host say to each other through
-// ssh: words, each of a letter, a length and bytes.
+// The protocol of a rank's relay and its agent on another host, through ssh:
+// words, each of a letter, a length and bytes.
 #ifndef SLUICE_APPS_SLUICERUN_CHANNEL_H_
 #define SLUICE_APPS_SLUICERUN_CHANNEL_H_
 
@@ -13,12 +13,12 @@ namespace sluice::launcher {
 
 enum class WordKind : char {
   kRoster = 'r',  // a packet (dist/membership/roster.h), either way
-  // To the agent.
+  // Words to the agent.
   kSignal = 's',  // a byte: its number, for the rank
   kTaken = 't',   // so many bytes of output were (Number)
   kLives = 'l',   // the relay does
   kKill = 'k',    // the rank, at once
-  // To the relay.
+  // Words to the relay.
   kOut = 'o',  // of the rank's stdout
   kErr = 'e',
   kEnded = 'x'  // the rank has: a byte that says by which signal, 0: none, and
@@ -32,28 +32,29 @@ struct Word {
 
 std::string Encoded(WordKind kind, std::string_view text = {});
 std::string Encoded(WordKind kind, uint32_t number);
-// 0 of what is none.
+// The number that a word holds; 0 where it holds none.
 uint32_t NumberOf(const Word& word);
 
 // Takes words off what comes in pieces.
 class WordReader {
  public:
   void Add(std::string_view bytes) { bytes_ += bytes; }
-  // Those that have come whole, one after another. Throws Error for what is
-  // none.
+  // The next word that has come whole; nullopt: none has. Throws Error for
+  // bytes that are no word.
   std::optional<Word> Next();
 
  private:
   std::string bytes_;
 };
 
-// How much output of a rank may be on its way. A slow reader then holds up the
-// rank, as a pipe would, and not what else is said.
+// The most bytes of a rank's output that may be on their way. A slow reader
+// then holds up the rank, as a pipe would, and not the other words.
 inline constexpr size_t kOutputAhead = size_t{256} << 10;
 // How often the relay says that it lives.
 inline constexpr int kLivesSeconds = 2;
 
-// All of it; waits. False where the other end is gone.
+// Writes all of the text, waiting if need be. False where the other end is
+// gone.
 bool WriteAll(int descriptor, std::string_view text);
 
 }  // namespace sluice::launcher

@@ -13,19 +13,19 @@ namespace sluice::launcher {
 struct EmitOptions {
   std::string form;  // "slurm" or "kubernetes"; empty: none is asked for
   std::string name;  // of the job; empty: the program's
-  // Of Kubernetes: the container's image, and volumes of its own as
+  // For Kubernetes: the container's image, and volumes of its own as
   // "CLAIM:/PATH" (persistentVolumeClaim).
   std::string image;
   std::vector<std::string> claims;
   int days = 30;  // that certificates are valid
-  // What each process asks for; 0: what the cluster gives. GPUs are NVIDIA's,
-  // of Kubernetes the workers' alone.
+  // The resources that each process asks for; 0: what the cluster gives. GPUs
+  // are NVIDIA's; with Kubernetes only workers get any.
   int cpus = 0, gpus = 0;
   int memory = 0;  // GiB
 };
 
-// What the job is called there: "resnet50" of "build/release/bin/resnet50",
-// unless `options.name` says otherwise.
+// The job's name there: "resnet50" for "build/release/bin/resnet50", unless
+// `options.name` says otherwise.
 std::string NameOf(const EmitOptions& options, const JobOptions& job);
 
 // Whether its processes are several, which have to know each other.

@@ -17,7 +17,7 @@ struct Host {
   std::string name;  // "hostA", "user@hostA", "10.0.0.1"
   int slots = 1;     // processes
 
-  // Without the user: where others reach it.
+  // The name without the user: where others reach the host.
   std::string Address() const { return name.substr(name.rfind('@') + 1); }
 };
 
@@ -31,20 +31,21 @@ std::vector<Host> ParseHosts(std::string_view text);
 // begin with '#'. Without slots it is 1: there all of the host's cores, which
 // would have to be asked for.
 std::vector<Host> ParseHostFile(std::string_view text);
-// Of the file of this name. Throws Error, also where it cannot be read.
+// Reads the hostfile of this name. Throws Error, also where it cannot be read.
 std::vector<Host> ReadHostFile(const std::string& path);
 
 // A hostfile that others write while the job runs: in place, or another in its
 // place under the same name.
 class HostFile {
  public:
-  // Of which nothing is known yet. `say` is told, in a line and once, why there
-  // are no hosts of it.
+  // A hostfile that has not been read yet. `say` is told, in a line and once,
+  // why it gives no hosts.
   HostFile(std::string path, std::function<void(const std::string&)> say)
       : path_(std::move(path)), say_(std::move(say)) {}
 
-  // Its hosts, where its text is another than before. One that cannot be read,
-  // or is no hostfile, is no change; nor is what can be read but once, a pipe.
+  // Its hosts, if its text has changed. A file that cannot be read, or is no
+  // hostfile, counts as unchanged; so does one that can be read but once, a
+  // pipe.
   std::optional<std::vector<Host>> Changed();
 
  private:

@@ -18,8 +18,9 @@ struct JobOptions {
   std::vector<Host> hosts;  // by ssh; none: this one, without
   std::string hostfile;     // that they are of, or empty
   Ssh ssh;
-  // Where the first rank of each host listens; the others of it, and then its
-  // servers, do at the ports behind it. Of pods: where each does. 0: anywhere.
+  // The port of the first rank of each host; the host's other ranks, and then
+  // its servers, listen at the ports behind it. In pods: of each process. 0:
+  // any.
   int port = 0;
   bool tls = false;              // also where all is on this host
   std::string certificates;      // the user's folder; empty: ours
@@ -31,11 +32,10 @@ struct JobOptions {
   // one that stands still is waited for, and one that is yet to come.
   double peer_timeout = 60, join_timeout = 60;
   int max_restarts = 0;  // how often it is started again
-  // Where ranks that are lost do not end the job while so many are left; 0:
-  // they do.
+  // Ranks that are lost do not end the job while so many are left; 0: any does.
   int least = 0;
-  // As many as there may ever be, where that was said; or 0. More than are
-  // started where a hostfile may have others later on.
+  // The most ranks that there may ever be, where that was said, else 0: more
+  // than are started where a hostfile may list more hosts later on.
   int most = 0;
   std::string id;  // SLUICE_JOB (dist/launch_info.h)
   bool pin = false;
@@ -48,7 +48,7 @@ inline constexpr int kFailure = 1;  // of ours, not of a rank
 inline constexpr int kUsage = 2;    // of ours, and of every program of Sluice's
 // 128 + a signal's number, for what a signal has ended: as shells count.
 inline constexpr int kSignalBase = 128;
-// As shells say it.
+// Exit codes for a command that cannot be run, as in shells.
 inline constexpr int kNotFound = 127;
 inline constexpr int kNotRunnable = 126;
 

@@ -1,5 +1,5 @@
-// Where what a job's processes print goes: to the launcher's own stdout and
-// stderr, or to files.
+// The outputs of a job's processes: the launcher's own stdout and stderr, or
+// files.
 #ifndef SLUICE_APPS_SLUICERUN_JOB_OUTPUTS_H_
 #define SLUICE_APPS_SLUICERUN_JOB_OUTPUTS_H_
 
@@ -13,7 +13,7 @@
 
 namespace sluice::launcher {
 
-// For all runs of a job. The sinks are at their addresses for good.
+// The outputs for all runs of a job. The sinks do not move.
 class JobOutputs {
  public:
   // `options` outlive this. Throws Error where a file cannot be written.

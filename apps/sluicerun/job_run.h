@@ -15,9 +15,9 @@ struct JobEnd {
   bool may_begin_again = false;
 };
 
-// From the first start to the last end. `open_files` is what the processes get;
-// `restarts`: how many there have been, those of one process alone too. Throws
-// Error where it cannot begin.
+// Runs a job from the first start to the last end. `open_files` is the
+// processes' limit; `restarts`: how many there have been, those of one process
+// alone too. Throws Error where it cannot begin.
 JobEnd RunOnce(const JobOptions& options, JobOutputs& outputs,
                SignalQueue& signals, rlimit open_files, int* restarts);
 

@@ -1,5 +1,5 @@
-// What the ranks print, on its way out. Nothing here waits, and nothing grows
-// without a bound: where the reader is slow, pipes are left full.
+// Passes on what the ranks print. Nothing here waits, and nothing grows without
+// a bound: where the reader is slow, pipes are left full.
 #ifndef SLUICE_APPS_SLUICERUN_OUTPUT_H_
 #define SLUICE_APPS_SLUICERUN_OUTPUT_H_
 
@@ -20,7 +20,7 @@ inline constexpr size_t kLongestLine = size_t{4} << 20;
 // written is dropped.
 void Say(const std::string& line);
 
-// Where output goes: a terminal, pipe or file, whose modes are not touched,
+// A sink of output: a terminal, pipe or file, whose modes are not touched,
 // since others share it.
 class Sink {
  public:
@@ -65,10 +65,10 @@ class Tail {
   bool begun_ = false;  // an unfinished line, though it may be of no bytes yet
 };
 
-// Of a process: what it said last.
+// The last lines of a process.
 struct Tails {
   Tail out, err;
-  // On stderr; where it has said nothing there, on stdout.
+  // The last lines on stderr; where there are none, those on stdout.
   std::deque<std::string> Lines() const;
 };
 
@@ -89,8 +89,8 @@ class Stream {
   // Reads once, without waiting; at its end the stream is closed. False where
   // there was nothing.
   bool Read();
-  // Where the sink has failed: the rank's next write fails too then, as without
-  // us in between.
+  // Closes the stream if the sink has failed: the rank's next write then fails
+  // too, as it would without us in between.
   void CloseIfUnheard();
   // Gives up what was not read.
   void Close();

@@ -13,7 +13,7 @@
 
 namespace sluice::launcher {
 
-// What the ranks of a job on one host have in common.
+// The plan that the ranks of a job on one host have in common.
 struct JobPlan {
   std::vector<std::string> command;  // the program, found as a shell finds it
   int size = 1;
@@ -26,7 +26,7 @@ struct JobPlan {
   bool servers_return = false;    // one that ends is started again
   bool elastic = false;           // they meet as a roster says; no coordinator
   std::string address;            // then: of this host, where there are others
-  // By rank on this host, dist::TextOf; or none at all.
+  // The credentials (dist::TextOf), by rank on this host; or empty.
   std::vector<std::string> credentials;
   std::string certificates;      // the user's folder of them, or empty
   bool allow_plaintext = false;  // to other hosts
@@ -51,11 +51,12 @@ std::vector<int> AllowedCpus();
 // 32 random bytes in hexadecimal. Throws Error.
 std::string NewToken();
 
-// The same of a parameter server, which has none of a rank.
+// The variables of a parameter server, which has none of a rank's.
 std::vector<std::pair<std::string, std::string>> ServerVariables(
     const JobPlan& plan, int server);
 
-// Of an elastic job's process: its end of the socket, and its launcher's.
+// The two ends of the roster's socket in an elastic job: the process's, and its
+// launcher's.
 struct RosterEnds {
   dist::Descriptor member, launcher;
 };

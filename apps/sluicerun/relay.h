@@ -14,8 +14,8 @@
 
 namespace sluice::launcher {
 
-// It ends by this signal, which no rank does, where the way to a rank that has
-// begun is lost; with ssh's code (255) where it never was.
+// The relay ends by this signal, which no rank does, where the way to a rank
+// that has begun is lost; with ssh's code (255) where it never was.
 inline constexpr int kOutOfReach = SIGPWR;
 
 // Never returns: in a child of the launcher, whose process is `parent`.

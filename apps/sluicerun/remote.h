@@ -25,17 +25,17 @@ struct RemotePlan {
   int rank = 0;
   int server = -1;     // in place of a rank: that parameter server
   std::string folder;  // to run in
-  // Rank 0's, or a server's: an address of its host to listen at, and the port,
-  // which a server has at the latest when it is started again; 0: any, which it
-  // says.
+  // For rank 0 or a server: an address of its host to listen at, and the port,
+  // which a server has at the latest when it is started again; 0: any, which
+  // the agent then says.
   std::string listen;
   int port = 0;
   bool one_host = false;  // no other is to reach this one
   double timeout_kill = 5, peer_timeout = 60;
 };
-// With the newline. Throws Error where a text is no UTF-8.
+// The plan's line, with the newline. Throws Error where a text is no UTF-8.
 std::string Encoded(const RemotePlan& plan);
-// Throws Error where it is none, or another version's.
+// Parses a plan's line. Throws Error where it is none, or another version's.
 RemotePlan DecodedPlan(std::string_view line);
 
 struct Ssh {
@@ -43,14 +43,14 @@ struct Ssh {
   int port = 0;         // 0: ssh's own choice
   std::string program;  // sluicerun on the hosts
 };
-// The words to run the agent there.
+// The words of the command that runs the agent on a host.
 std::vector<std::string> AgentCommand(const Ssh& ssh, const std::string& host);
 
-// What rank 0's agent and those of servers say first on their stdout, behind
-// what the host's shell has printed there, which may end no line: where these
-// listen. Not in an elastic job, nor where they were told a port.
+// The first words of rank 0's agent and of servers' on their stdout, before
+// where they listen; output of the host's shell, without a line's end maybe,
+// may come first. Not in an elastic job, nor where they were told a port.
 inline constexpr std::string_view kListensAt = "sluicerun-agent listens at ";
-// What every agent says when its rank runs.
+// The line that every agent prints when its rank runs.
 inline constexpr std::string_view kAgentBegins = "sluicerun-agent begins\n";
 
 // Returns when the relay runs; whether ssh gets through shows later.

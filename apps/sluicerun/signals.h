@@ -12,8 +12,8 @@
 
 namespace sluice::launcher {
 
-// From its making on, this process takes no signal by itself that would end
-// or stop it, but for SIGKILL, SIGSTOP and those of a crash; those that it was
+// Once this is made, no signal that would end or stop the process acts by
+// itself, but for SIGKILL, SIGSTOP and those of a crash; those that it was
 // started to ignore (nohup) stay ignored. Only one may be made. Throws Error.
 class SignalQueue {
  public:
@@ -27,7 +27,8 @@ class SignalQueue {
   // Readable when Next has something to give.
   int descriptor() const { return queue_.get(); }
   std::optional<Arrival> Next();
-  // In a child before exec: all signals act again as they did for us.
+  // To be called in a child before exec: all signals act again as they did for
+  // us.
   void RestoreInChild() const;
 
  private:
@@ -36,8 +37,9 @@ class SignalQueue {
   struct sigaction pipe_before_;
 };
 
-// To a relay and, through it, its agent: other ranks have ended well, so that
-// nobody but these misses one that stands still. To anybody else nothing.
+// The signal that tells a relay and, through it, its agent that other ranks
+// have ended well, so that only these two miss one that stands still. It means
+// nothing to other processes.
 inline constexpr int kOthersEnded = SIGURG;
 
 // Tells a process to end.

@@ -9,7 +9,7 @@
 
 namespace sluice::launcher {
 
-// How often Pass has to be called, at least.
+// The longest time between two calls of Pass.
 inline constexpr std::chrono::milliseconds kStandstillTick{250};
 
 class Standstill {
@@ -22,7 +22,7 @@ class Standstill {
   void Pass(std::chrono::nanoseconds time);
 
   bool stopped() const { return signal_ != 0; }
-  // How long it has, of what was counted.
+  // How long the child has stood still, as counted by Pass.
   std::chrono::nanoseconds time() const { return time_; }
   // "has stood still for 3 s (SIGSTOP), and is killed"
   std::string KilledText() const;

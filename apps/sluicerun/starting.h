@@ -22,8 +22,9 @@
 
 namespace sluice::launcher {
 
-// What all ranks have in common; with ports of the user's also where rank 0 and
-// the servers listen. Throws Error where there are not so many ports.
+// The plan that all ranks have in common; with ports of the user's also where
+// rank 0 and the servers listen. Throws Error where there are not so many
+// ports.
 JobPlan PlanOf(const JobOptions& options);
 
 // Starts the ranks, here or on other hosts: rank 0 first, then
@@ -35,26 +36,28 @@ class Starting {
   Starting(const JobOptions& options, SignalQueue& signals, rlimit open_files);
 
   Started Start(int rank);
-  // Of an elastic job: its process is gone, and its slot is free.
+  // In an elastic job: the rank's process is gone, and its slot is free.
   void Lost(int rank);
-  // Seats it, which does not run, where a slot is free; false: there is none.
+  // Seats a rank that does not run where a slot is free; false: there is none.
   bool SeatAnew(int rank);
-  // The same where its host does not answer: on another.
+  // Seats a rank whose host does not answer on another.
   bool SeatElsewhere(int rank);
   // The hosts are these from now on: those that answered nothing are tried
   // again, those that are not listed have no free slot any more.
   void SetHosts(const std::vector<Host>& hosts);
-  // Before the ranks or after them, at the same address. On this host its
-  // socket listens already; on another AwaitServer is to follow the first time.
+  // Starts a server, before the ranks or after them, at the same address. On
+  // this host its socket listens already; on another AwaitServer must follow
+  // the first time.
   Started StartServer(int server);
 
   // Does what signals that have come ask for; false where the job ends by one.
   using Heed = std::function<bool()>;
-  // Where rank 0's host has to say first where it listens, on the rank's
-  // stdout, since that was not told: waits for that. False where its end or a
-  // signal that ends the job has come first. Throws Error after two minutes.
+  // Waits until rank 0's host has said, on the rank's stdout, where it listens,
+  // if that was not told. False where the end of that or a signal that ends the
+  // job has come first. Throws Error after two minutes.
   bool AwaitCoordinator(int out, const Heed& heed);
-  // The same of a server, which the ranks and servers that follow are told.
+  // As AwaitCoordinator, for a server, whose address the ranks and servers that
+  // follow are told.
   bool AwaitServer(int server, int out, const Heed& heed);
 
   // Rank 0 and the servers have them. Were they ours too, who connects would
@@ -72,7 +75,7 @@ class Starting {
     return "parameter server " + std::to_string(server) +
            (seats_.empty() ? "" : " on " + HostOfServer(server).name);
   }
-  // For the roster.
+  // Where a rank is, for the roster.
   dist::RosterHost PlaceOf(int rank) const;
   bool elsewhere() const { return !seats_.empty(); }
   // Whether its host has not left, and still has its slot.
@@ -89,7 +92,7 @@ class Starting {
   const Host& HostOf(int rank) const {
     return hosts_[seats_[static_cast<size_t>(rank)].host];
   }
-  // One after another, and again the first.
+  // The servers' hosts: one after another, and again the first.
   const Host& HostOfServer(int server) const {
     return hosts_[static_cast<size_t>(server) % hosts_.size()];
   }

@@ -45,13 +45,13 @@ struct RunningRank {
   int signal = 0;           // that ended it
   bool was_ending = false;  // when the others were told to
   Standstill still = {};
-  // Of one that has ended. That the way to its host is lost; and that there was
-  // none when it was to start.
+  // For a rank that has ended: whether the way to its host is lost; and whether
+  // there was none when it was to start.
   bool out_of_reach() const;
   bool unanswered() const;
 };
 
-// Of one that has: "rank 1 ended by SIGKILL", "rank 1 ended with code 1".
+// How a rank has ended: "rank 1 ended by SIGKILL", "rank 1 ended with code 1".
 std::string HowItEnded(const RunningRank& rank);
 
 // One thread, one loop around poll(2). A rank stays a zombie until the end, so
@@ -92,7 +92,7 @@ class Supervisor {
   Supervisor& operator=(const Supervisor&) = delete;
 
   const RunningRank& Add(RunningRank rank);
-  // Of an elastic job.
+  // For an elastic job.
   void SetRoster(std::unique_ptr<dist::RosterKeeper> roster) {
     roster_ = std::move(roster);
   }
@@ -110,11 +110,11 @@ class Supervisor {
   // While the others are yet to be added: does what signals that have come ask
   // for. False where the job ends by one.
   bool HeedSignals();
-  // Until every rank has ended and what they printed is written. The exit code
-  // of the job.
+  // Runs until every rank has ended and its output is written. Returns the exit
+  // code of the job.
   int Run();
-  // After it: whether that is because of a rank, not of a signal that came or
-  // output that cannot be written.
+  // After Run: whether its exit code is because of a rank, not of a signal that
+  // came or output that cannot be written.
   bool rank_failed() const;
 
  private:
@@ -155,7 +155,8 @@ class Supervisor {
   Clock::time_point grow_at_ = Clock::now();    // not before
   std::unique_ptr<dist::RosterKeeper> roster_;  // of an elastic job, else null
   std::optional<size_t> lost_;                  // the last
-  // That came later, and have ended before they came in, until that is said.
+  // Ranks that came later and have ended before they came in, until that is
+  // said.
   std::vector<size_t> late_;
   std::deque<RunningRank> ranks_;            // at their addresses for good
   size_t running_ = 0;                       // servers too
@@ -170,7 +171,7 @@ class Supervisor {
   bool killed_ = false;    // and SIGKILL
   bool given_up_ = false;  // on output that nobody reads
   std::optional<Clock::time_point> end_at_, kill_at_;
-  // Of one Poll, kept for their memory.
+  // Used within one Poll, kept for their memory.
   std::vector<pollfd> polled_;
   std::vector<Stream*> readers_;
   size_t turn_ = 0;

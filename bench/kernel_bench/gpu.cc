@@ -350,7 +350,10 @@ int RunCasesOn(Accelerator& accelerator, const std::vector<Case>& cases,
   if (wanted == 0) throw Error(Code::kInvalidArgument, "no row was asked for");
   if (rows == 0) {
     throw Error(Code::kInvalidArgument,
-                fmt::format("no kernel takes {} in what was asked for",
+                fmt::format("no kernel{} takes {} in what was asked for",
+                            options.provider.empty()
+                                ? ""
+                                : fmt::format(" of '{}'", options.provider),
                             NameOf(options.dtype)));
   }
   return wrong;

@@ -13,7 +13,8 @@
 namespace sluice::bench {
 
 // As RunCases, on a device. Each case is measured in options.dtype; ops
-// without a kernel there are left out, an error where that leaves no row.
+// without a kernel there, or without one of options.provider, are left out, an
+// error where that leaves no row.
 int RunCasesOn(Accelerator& accelerator, const std::vector<Case>& cases,
                const Options& options, std::ostream& out);
 

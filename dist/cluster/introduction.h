@@ -1,4 +1,5 @@
-// What tasks say of themselves when they meet, before all else.
+// The texts by which tasks introduce themselves when they meet, before all
+// else.
 #ifndef SLUICE_DIST_CLUSTER_INTRODUCTION_H_
 #define SLUICE_DIST_CLUSTER_INTRODUCTION_H_
 
@@ -12,13 +13,13 @@
 
 namespace sluice::dist {
 
-// On each stream of a link (task_links.cc).
+// The first text on each stream of a link (task_links.cc).
 struct Introduction {
   std::string task, number;
   bool to = false;  // from who connects
 
   std::string ToText() const;
-  // kInvalidArgument where it is none.
+  // kInvalidArgument where the text is none.
   static Result<Introduction> Parse(std::string_view text);
 };
 
@@ -31,7 +32,7 @@ struct Peer {
   uint64_t first_run = 0;  // what it would have the number of the first run be
 
   std::string ToText() const;
-  // kInvalidArgument where it is none.
+  // kInvalidArgument where the text is none.
   static Result<Peer> Parse(std::string_view text);
 };
 

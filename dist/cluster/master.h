@@ -26,10 +26,11 @@ class Cluster;
 namespace dist {
 
 struct ClusterOptions {
-  // `name` may be empty: that of its certificate, or one of its own.
+  // `task.name` may be empty: the master then has its certificate's name or,
+  // without credentials, one of its own.
   TaskOptions task;
-  // For a task to be there; one that was there and is gone is looked for at
-  // most a second at a time.
+  // How long to wait for a task to be there; a task that was there and is gone
+  // is looked for at most a second at a time.
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(60);
 };
 

@@ -1,4 +1,4 @@
-// What a cluster's master has of one session.
+// One session of a cluster, on the master's side.
 #ifndef SLUICE_DIST_CLUSTER_MASTERS_SESSION_H_
 #define SLUICE_DIST_CLUSTER_MASTERS_SESSION_H_
 
@@ -25,8 +25,8 @@ struct FarTask {
   bool alive() const { return link != nullptr && link->status().ok(); }
 };
 
-// Of tasks with their addresses and those of the request's devices that they
-// have.
+// `tasks`: the addresses, each with those of the request's devices that the
+// task has.
 std::unique_ptr<ClusterSession> MakeMastersSession(
     std::shared_ptr<Task> task, const ClusterOptions& options,
     std::vector<FarTask> tasks, const Cluster::Request& request);

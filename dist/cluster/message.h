@@ -16,8 +16,7 @@
 
 namespace sluice::dist {
 
-// As it travels: the head's length in 4 bytes, little-endian, the head, the
-// body.
+// On the wire: the head's length in 4 bytes, little-endian, the head, the body.
 struct Message {
   std::string head;  // a JSON object
   std::vector<std::byte> body;
@@ -26,15 +25,15 @@ struct Message {
   // kDataLoss where the bytes are none.
   static Result<Message> Unpack(std::vector<std::byte> bytes);
 };
-// Of a call or an answer with its body, with room for a variable.
+// The most bytes of a call or an answer with its body: room for a variable.
 inline constexpr uint64_t kMaxMessage = uint64_t{1} << 34;
-// Of its head, of which a JSON reader makes many times as much.
+// The most bytes of a head, of which a JSON reader makes many times as much.
 inline constexpr size_t kMaxHead = size_t{16} << 20;
-// Whether one of so many bytes can be taken: kInvalidArgument where no message
+// Whether a message of `bytes` can be taken: kInvalidArgument where no message
 // is so long, kResourceExhausted where there is no memory for it.
 Status CheckMessage(uint64_t bytes, const MachineMemory& memory);
 
-// Incarnations in JSON, whose lists of numbers do not reach so far.
+// Incarnations as words in JSON, since its numbers do not reach so far.
 std::vector<std::string> WordsOf(const std::vector<uint64_t>& numbers);
 Result<std::vector<uint64_t>> NumbersOf(const std::vector<std::string>& words);
 

@@ -29,11 +29,12 @@ class Cluster;
 namespace dist {
 
 struct PeersOptions {
-  // Its name is for messages and, with credentials, their certificate's; those
-  // of the devices may be others.
+  // `task.name` is for messages and, with credentials, is their certificate's;
+  // the names of the devices may be others.
   TaskOptions task;
   std::string host = "127.0.0.1";  // this one's, as the others reach it
-  // Where it listens; 0: at any, as where that one is not to be had (a note).
+  // The port to listen at; 0: any. Where the port is not to be had, any other
+  // (and a note).
   int port = 0;
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(60);
 };
@@ -41,10 +42,10 @@ struct PeersOptions {
 // `group` is of the peers, one or more, and is used when a session is opened,
 // which all peers do in the same order; it must live until then. Sessions keep
 // what they are given. A run of steps that differ in what goes from device to
-// device is an error, which names two peers. One that is gone is an error of
+// device is an error, which names two peers. A peer that is gone is an error of
 // the runs that need it, and of all steps that are prepared afterwards.
 // kInvalidArgument where the credentials are none, or another's than the name
-// says; kFailedPrecondition for a host beyond the loopback without.
+// says; kFailedPrecondition for a host beyond the loopback without credentials.
 Result<std::shared_ptr<Cluster>> MakePeers(const PeersOptions& options,
                                            Collective& group);
 

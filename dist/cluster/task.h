@@ -34,13 +34,13 @@ std::string TaskNameOf(const Identity& identity);
 class Task final : public Link::Owner {
  public:
   using LinkPtr = std::shared_ptr<Link>;
-  // What others ask for. Called by the threads of links; must not wait for what
-  // they bring.
+  // Answers what other tasks ask for. Called by the threads of links; must not
+  // wait for what these threads bring.
   class Service {
    public:
     virtual Result<Message> Called(const LinkPtr& from,
                                    const Message& message) = 0;
-    // Answered by Task::SayRan.
+    // A run is ordered; its end is answered by Task::SayRan.
     virtual void Ordered(const LinkPtr& from, const RunKey& run, uint64_t step,
                          const OrderBody& order) = 0;
     virtual void Aborted(const RunKey& run, const Status& status) = 0;
@@ -52,8 +52,9 @@ class Task final : public Link::Owner {
     ~Service() = default;
   };
 
-  // What a task's options say of its credentials: null where they have none. An
-  // error where they are not its own, or other options are wrong.
+  // The TLS context of a task's options: null where these have no credentials.
+  // An error where the credentials are not the task's own, or other options are
+  // wrong.
   static Result<std::shared_ptr<const Tls>> TlsOf(const TaskOptions& options);
   // `tls` is TlsOf's. `service` may be null, must outlive it, and is not called
   // any more when Stop returns.
@@ -65,27 +66,27 @@ class Task final : public Link::Owner {
   const std::shared_ptr<LinkedRendezvous>& rendezvous() const {
     return rendezvous_;
   }
-  // From now on others may connect. The port is returned.
+  // Lets others connect from now on. Returns the port.
   Result<int> Listen(Listener listener);
 
   // The link to a task, made where there is none that lives. Waits for one that
   // is not there yet, and says so; without `awaits_listener` that is gone.
   Result<LinkPtr> Reach(const ClusterTask& task, Deadline deadline,
                         bool awaits_listener = true);
-  // One that there is and has not ended; null where there is none.
+  // The link to a task that has not ended; null where there is none.
   LinkPtr Find(const std::string& name) const;
-  // Why one that there was is gone and not there again; ok: all are there.
+  // Why a task that was there is gone and not there again; ok: all are there.
   Status Lost() const;
-  Status Lost(const std::string& name) const;  // the same of one
+  Status Lost(const std::string& name) const;  // that of one
   void ForgetLost(const std::string& name);
-  // Waits for the answer; the error is the other's, with its name, or says that
-  // it is gone.
+  // Asks a task and waits for the answer; an error is the other task's, with
+  // its name, or says that it is gone.
   Result<Message> Call(const LinkPtr& to, const Message& message);
-  // The same in two, so that several may be under way: each call is to be
+  // Call in two parts, so that several calls may be under way: each must be
   // waited for once.
   uint64_t StartCall(const LinkPtr& to, const Message& message);
   Result<Message> WaitCall(const LinkPtr& to, uint64_t call);
-  // As RemoteParts::Start has it.
+  // Orders a run: see RemoteParts::Start.
   void Order(const LinkPtr& to, const RunKey& run, uint64_t step,
              const OrderBody& order, RunEnd& end);
   void SayRan(Link& to, const RunKey& run, const Status& status);
@@ -104,8 +105,8 @@ class Task final : public Link::Owner {
     Socket socket;
     Deadline until;
   };
-  // One who is being let in: a thread of its own, since who stands still on the
-  // threshold holds up nobody else.
+  // A guest that is being let in, on a thread of its own, so that one that
+  // stands still holds up nobody else.
   struct Admission {
     std::string who;
     std::future<Status> done;
@@ -124,7 +125,8 @@ class Task final : public Link::Owner {
   void Begin(Guest guest);
   void Reap(std::chrono::milliseconds patience);
   Status AdmitOne(Guest guest) EXCLUDES(mutex_);
-  // The first stream of whoever has sent the second, which may be heard first.
+  // The first stream of the task that has sent the second, which may be heard
+  // first.
   Result<Socket> HalfOf(const Introduction& who, Deadline deadline)
       EXCLUDES(mutex_);
   LinkPtr PointerTo(const Link& link) const;
@@ -142,7 +144,7 @@ class Task final : public Link::Owner {
   const std::shared_ptr<const Tls> tls_;  // null: without encryption
   Service* const service_;
   std::shared_ptr<LinkedRendezvous> rendezvous_;
-  // Of the thread that admits.
+  // Used by the thread that admits alone.
   std::optional<Door> door_;
   std::vector<Admission> admissions_;
   std::thread admits_;
@@ -153,8 +155,8 @@ class Task final : public Link::Owner {
   std::vector<Half> halves_ GUARDED_BY(mutex_);
   bool stop_ GUARDED_BY(mutex_) = false;
   std::vector<LinkPtr> links_ GUARDED_BY(mutex_);
-  // Those of which all have been told that they have ended, by the last call of
-  // their own thread: another must join it.
+  // Links that have ended and told so by the last call of their own thread:
+  // another thread must join that one.
   std::vector<LinkPtr> ended_ GUARDED_BY(mutex_);
   std::map<std::string, Status> lost_ GUARDED_BY(mutex_);  // by name
   uint64_t last_call_ GUARDED_BY(mutex_) = 0;

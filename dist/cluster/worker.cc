@@ -240,8 +240,12 @@ class Worker::Impl final : public Task::Service {
       // Of threads that have found it before, and are soon done.
       while (one.session.use_count() > 1) std::this_thread::yield();
       one.session.reset();
-      task_.rendezvous()->Forget({one.ways.begin(), one.ways.end()});
       MutexLock lock(mutex_);
+      // Not what others need, such as a session that has taken its place.
+      for (const auto& [number, open] : sessions_) {
+        for (const uint64_t way : open.ways) one.ways.erase(way);
+      }
+      task_.rendezvous()->Forget({one.ways.begin(), one.ways.end()});
       ending_.erase(ending_.find(one.name));
       ended_.NotifyAll();
     }

@@ -18,25 +18,26 @@ namespace dist {
 struct WorkerOptions {
   TaskOptions task;
   std::vector<std::string> devices = {"/cpu:0"};  // that masters may use
-  // Where others reach it; 0: a port of the system's choice.
+  // Where other tasks reach the worker; port 0: one of the system's choice.
   std::string host = "127.0.0.1";
   int port = 0;
-  // In place of both: a socket that listens, which becomes its own.
+  // In place of both: a listening socket, which the worker takes.
   int listen_fd = -1;
-  // What it says to Cluster::Ask, by any thread; must not wait. May be empty.
+  // Answers Cluster::Ask, on any thread; must not wait. May be empty.
   std::function<Result<std::string>(const std::string& text)> answer = {};
-  // Told, by any thread, that another task has reached this one, which may be
-  // said again, or is gone and why; must not wait. May be empty.
+  // Called, on any thread, when another task has reached this one, maybe again
+  // for the same one, or is gone and why; must not wait. May be empty.
   std::function<void(const std::string& task, const Status& there)> seen = {};
 };
 
-// Serves until it goes. Its variables live as long, for whichever master; a
-// master's steps and runs end with the link to it.
+// Serves until it is destroyed. Its variables live as long, for whichever
+// master; a master's steps and runs end with the link to that master.
 class Worker {
  public:
   // kInvalidArgument where the name is no task's or the credentials are none,
-  // or another's; kFailedPrecondition for a host beyond the loopback without.
-  // A device that cannot be had is an error here, not at the first master's.
+  // or another's; kFailedPrecondition for a host beyond the loopback without
+  // credentials. A device that cannot be had is an error here, not at the first
+  // master's.
   static Result<std::unique_ptr<Worker>> Start(const WorkerOptions& options);
   ~Worker();
   int port() const;

@@ -29,11 +29,12 @@ std::string_view NameOf(Algorithm algorithm);  // as ParseAlgorithm has it
 
 enum class Way : uint8_t { kDoubling, kHalving, kRing, kHierarchical };
 
-// Up to so many bytes all of them are sent in each step. So many the buffers of
-// a connection take though nobody reads yet.
+// Up to so many bytes an all-reduce sends all of its data in each step
+// (kDoubling): a connection's buffers take so many though nobody reads yet.
 inline constexpr int64_t kDoublingBytes = 16 << 10;
-// Up to so many, auto takes the halves of so many ranks on several hosts. Where
-// each step is only a copy within a host, a ring of them is as fast.
+// Up to so many bytes, kAuto chooses kHalving for at least kHalvingRanks ranks
+// on several hosts. On one host, where each step is only a copy, a ring is as
+// fast.
 inline constexpr int64_t kHalvingBytes = 64 << 10;
 inline constexpr int kHalvingRanks = 8;
 
@@ -45,13 +46,14 @@ class Plan {
   Plan(Algorithm algorithm, std::vector<int> hosts, int rank);
 
   const std::vector<int>& hosts() const { return hosts_; }
-  // Of an all-reduce of so many bytes, at least one, of two ranks or more.
+  // The way of an all-reduce of `bytes`, at least 1, among two ranks or more.
   Way Of(int64_t bytes) const;
   // The ranks of this host, and those that lead one; in order.
   const std::vector<int>& here() const { return here_; }
   const std::vector<int>& leaders() const { return leaders_; }
-  // Those that it sends to and receives from, but for its neighbours in the
-  // ring, to one of which it sends; in order. Each is the other's.
+  // The ranks, in order, that this rank both sends to and receives from; in the
+  // ring it only sends to one neighbour and receives from the other. Partners
+  // are mutual.
   std::vector<int> Partners() const;
 
  private:
@@ -63,22 +65,24 @@ class Plan {
 };
 
 // The ranks in halving and doubling: p of them, the largest power of two. The
-// others are the odd ones among the first, whose data the rank before has.
+// others are the odd ranks below 2 (n - p), for each of which the rank before
+// takes part with the data of both.
 class Halves {
  public:
   Halves(int rank, int size);
 
   int count() const { return count_; }
-  // With whom a rank among the first is a pair, or -1; whether it is the one
-  // that the other takes part for.
+  // The rank that this rank, if below 2 (n - p), is a pair with, else -1; and
+  // whether it is the one of the two that the other takes part for.
   int pair() const { return pair_; }
   bool folded() const { return pair_ >= 0 && rank_ % 2 == 1; }
-  // Of those that take part: the how manieth, and the rank of another.
+  // Places count the ranks that take part, from 0: this rank's place, and the
+  // rank at a place.
   int place() const { return rank_ < 2 * extra_ ? rank_ / 2 : rank_ - extra_; }
   int RankAt(int place) const {
     return place < extra_ ? 2 * place : place + extra_;
   }
-  // With whom it exchanges something, at last.
+  // The ranks that this rank exchanges data with.
   std::vector<int> Partners() const;
 
  private:

@@ -1,4 +1,4 @@
-// What may be asked of a collective, whoever does it.
+// Checks the arguments of a collective, whatever implements it.
 #ifndef SLUICE_DIST_COLLECTIVE_ARGUMENTS_H_
 #define SLUICE_DIST_COLLECTIVE_ARGUMENTS_H_
 
@@ -11,18 +11,18 @@
 
 namespace sluice::dist {
 
-// All are kInvalidArgument for what it may not.
+// Each check is kInvalidArgument where the arguments may not be.
 
-// Of a sum or mean of so many elements.
+// Checks a sum or mean of `count` elements.
 Status CheckReduction(DType dtype, int64_t count, Reduction how);
-// Of so many elements in rows of `row`.
+// Checks `count` elements in rows of `row`.
 Status CheckRows(int64_t count, int64_t row);
-// Of so many bytes of each rank, or for each.
+// Checks a size of `each` bytes from each rank, or for each.
 Status CheckEach(int64_t each);
-// Of so many bytes of rank `root` of `size`.
+// Checks `bytes` bytes from rank `root` of `size`.
 Status CheckRoot(int64_t bytes, int root, int size);
-// Of so many `sums` of a tree's (Collective::SumTree), by rank `rank` of
-// `size`.
+// Checks that rank `rank` of `size` gives as many `sums`, of `count` elements
+// each, as a tree of `leaves` wants (Collective::SumTree).
 Status CheckTree(DType dtype, int64_t leaves, size_t sums, int64_t count,
                  int rank, int size);
 

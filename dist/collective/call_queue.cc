@@ -4,8 +4,11 @@
 #include "engine/threads.h"
 
 namespace sluice::dist {
+namespace {
 
 using Clock = std::chrono::steady_clock;
+
+}  // namespace
 
 CallQueue::Turn::Turn(CallQueue& queue)
     : queue_(queue.Within() ? nullptr : &queue), begin_(Clock::now()) {

@@ -18,13 +18,14 @@
 
 namespace sluice::dist {
 
-// Does one after the other in the order of their starts: by a thread of its
-// own, where that is wanted, or by whoever waits, if that comes first.
-// Thread-safe. Allocates where more are under way than ever before.
+// Runs collectives one after another in the order of their starts: on a thread
+// of its own, where that is wanted, or on the thread that waits, if that comes
+// first. Thread-safe. Allocates only where more calls are under way than ever
+// before.
 class CallQueue {
  public:
-  // What takes less time than to wake a thread is left for the wait, or for the
-  // next that is larger.
+  // Smaller calls take less time than to wake a thread: they are left for the
+  // wait, or for the next call that is larger.
   static constexpr int64_t kBesideBytes = 64 << 10;
 
   // `body` is called by one thread at a time. A call's name and data stay until
@@ -36,23 +37,25 @@ class CallQueue {
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
-  // `beside`: this one and those before it are worth the thread. An error where
-  // there is none to be had.
+  // Appends a call. `beside`: this call and those before it are worth the
+  // queue's thread. An error where no thread can be started.
   Status Start(const CollectiveCall& call, bool beside) EXCLUDES(mutex_);
-  // Of the first that was started with that data, and not waited for.
+  // Waits for the first call that was started with `data` and not yet waited
+  // for, and returns its status.
   Status Wait(const void* data) EXCLUDES(mutex_);
-  // Whether Wait would return at once; else the waker is woken then. True where
-  // there is no thread to be had.
+  // Whether Wait would return at once; if not, the waker is woken when it
+  // would. True where no thread can be started.
   bool IsOver(const void* data, Waker& waker) EXCLUDES(mutex_);
-  // Until all that was started is over: what the body uses is the caller's.
+  // Waits until every started call is over: then what the body uses is the
+  // caller's.
   void Finish() EXCLUDES(mutex_);
-  // The same, and nobody waits for any of it any more.
+  // Finishes, and drops the results: no call is waited for any more.
   void Forget() EXCLUDES(mutex_);
-  // Whether it is the body that asks.
+  // Whether the calling thread is in the body.
   bool Within() const EXCLUDES(mutex_);
 
-  // While a caller is in what is not started but done at once, which comes
-  // after all that was started. Where it is the body it is nothing.
+  // Held around a collective that the caller does at once, without Start: it
+  // first waits for every started call. Does nothing within the body.
   class Turn {
    public:
     explicit Turn(CallQueue& queue);
@@ -64,7 +67,7 @@ class CallQueue {
     CallQueue* const queue_;  // null: within
     const std::chrono::steady_clock::time_point begin_;
   };
-  // For how long turns and waits have kept their callers.
+  // Seconds that turns and waits have kept their callers.
   double seconds() const { return seconds_; }
 
  private:
@@ -84,7 +87,7 @@ class CallQueue {
   mutable Mutex mutex_;
   CondVar over_;    // one is
   CondVar wanted_;  // the thread is
-  // In the order of their starts; forgotten when all were waited for.
+  // The calls in the order of their starts; cleared when all were waited for.
   std::vector<Entry> entries_ GUARDED_BY(mutex_);
   size_t next_ GUARDED_BY(mutex_) = 0;       // the first that nobody has begun
   size_t waited_ GUARDED_BY(mutex_) = 0;     // how many were waited for

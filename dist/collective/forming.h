@@ -23,12 +23,13 @@
 
 namespace sluice::dist {
 
-// For a job of two or more. Takes info.listen_fd. kDeadlineExceeded says who is
-// missing: "rank 0 of 4 waits for ranks 2, 3". One that ends when all have come
-// is kUnavailable of all, by name; one that does before may be started again,
-// unless `apart`, a descriptor or none, has something to read: then an elastic
-// job's rank 0 is not to wait for it (roster_member.h), nor is anybody of a
-// part of a group that has come to its end (membership.h).
+// Connects a job of two processes or more. Takes info.listen_fd.
+// kDeadlineExceeded says who is missing: "rank 0 of 4 waits for ranks 2, 3". A
+// process that ends when all have come is kUnavailable for all, by name; one
+// that ends before may be started again, unless `apart`, a descriptor or none,
+// has something to read: then an elastic job's rank 0 is not to wait for it
+// (roster_member.h), nor is anybody of a part of a group that has come to its
+// end (membership.h).
 Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options,
                        int apart = -1);
 

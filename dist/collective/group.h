@@ -68,10 +68,10 @@ class Group final : public Collective {
   int hosts() const {
     return std::max(1, static_cast<int>(links_.plan.leaders().size()));
   }
-  // This process's, as the others reach it.
+  // This process's address, as the others reach it.
   const std::string& address() const { return links_.address; }
 
-  // As a ring (Patarasuk and Yuan, 2009), by halving and doubling (Thakur,
+  // Runs as a ring (Patarasuk and Yuan, 2009), by halving and doubling (Thakur,
   // Rabenseifner and Gropp, 2005) or over hosts, as GroupOptions::all_reduce
   // and its size say. Half types are added in float32 and rounded after each
   // addition; their mean is that of inputs divided first, since the sum may be
@@ -79,11 +79,11 @@ class Group final : public Collective {
   Status AllReduce(std::string_view name, DType dtype, void* data,
                    int64_t count, Reduction how) override;
   Status AllReduce(std::string_view name, Tensor* tensor, Reduction how);
-  // Every other call first finishes what was started.
+  // Starts a collective. Every other call first finishes what was started.
   Status Start(const CollectiveCall& call) override;
   Status Wait(const void* data) override;
   bool IsOver(const void* data, Waker& waker) override;
-  // Along the ranks, and then round (tree.cc).
+  // The sums go along the ranks, the result then round the ring (tree.cc).
   Status SumTree(std::string_view name, DType dtype, int64_t leaves,
                  std::span<const void* const> sums, void* result,
                  int64_t count) override;
@@ -100,37 +100,37 @@ class Group final : public Collective {
   Status AllToAll(std::string_view name, const void* mine, int64_t each,
                   void* all) override;
   Status Barrier(std::string_view name) override;
-  // Makes the ranks that give one `color` a group of their own, by the order of
-  // their keys and, where these are the same, of their ranks; who gives a
+  // Makes the ranks that give one `color` a group of their own, in the order of
+  // their keys and, where these are equal, of their ranks; a rank that gives a
   // colour below 0 is in none. All ranks call it together, with one name, by
-  // which Subgroup has it from then on. It has connections of its own, and an
-  // order: another thread may use it at the same time as this one. An error of
-  // it, which says whose group it is, does not break this one; one of Split
-  // itself does.
+  // which Subgroup returns the new group from then on. The new group has
+  // connections and an order of its own: another thread may use it at the same
+  // time as this one. An error in it, which says whose group it is, does not
+  // break this one; an error of Split itself does.
   Status Split(std::string_view name, int color, int key = 0);
   Group* Subgroup(std::string_view name) override;
   // For a process without further data: takes part in the others' all-reduces
-  // with zeros, of which it learns as they come, until all processes are here.
-  // A mean is still one over size() processes. Returns which was the last: of
-  // those with the most collectives behind them, the highest rank; the same for
-  // all, who go on together. Any other collective of a process that is not yet
-  // here is kFailedPrecondition. How it ends: join.cc.
+  // with zeros, of which it learns as they come, until all processes follow. A
+  // mean is still one over size() processes. Returns the rank that came last:
+  // of those with the most collectives behind them, the highest; the same for
+  // all, who go on together. Any other collective of a process that does not
+  // yet follow is kFailedPrecondition. How it ends: join.cc.
   Result<int> Follow();
   Status Check() override;
   double seconds() const override { return queue_.seconds(); }
 
-  // The others' fail with "rank 1 of 4 failed: <message>". Nothing where it is
-  // of one. Leaves its parts, too.
+  // Leaves the group: the others' calls fail with "rank 1 of 4 failed:
+  // <message>". Does nothing in a group of one. Leaves its subgroups, too.
   void Leave(const Status& failure) override;
-  // Of who joined with GroupOptions::may_join_again, or is of an elastic job,
-  // and has no parts.
+  // Only for a process that joined with GroupOptions::may_join_again, or is of
+  // an elastic job, and that has no subgroups.
   Status JoinAgain(int64_t done) override;
   bool elastic() const override { return roster_ != nullptr; }
   bool called() const override { return elastic() && roster_->called(); }
 
-  // By the collectives so far, headers included.
+  // Bytes that this rank's collectives have sent so far, headers included.
   int64_t bytes_sent() const { return bytes_sent_; }
-  // The same to one rank, since the group was joined; 0 once it is broken.
+  // Bytes sent to one rank since the group was joined; 0 once it is broken.
   int64_t bytes_sent_to(int rank) const {
     const auto i = static_cast<size_t>(rank);
     return i < links_.to.size() ? links_.to[i].bytes : 0;
@@ -147,7 +147,7 @@ class Group final : public Collective {
 
  private:
   static const Combine kPut;  // where it belongs, no more
-  // Ranks of which each sends to the next, and the last to the first.
+  // Ranks each of which sends to the next, and the last to the first.
   struct Circle {
     int place, size;  // this rank's, and how many there are
     int next, previous;
@@ -163,12 +163,14 @@ class Group final : public Collective {
     std::function<int64_t(int64_t)> needs;
     std::function<Bytes(int64_t)> out;
     std::function<MutableBytes(int64_t)> in;
-    // What is done with piece i; nothing: it goes where it is for.
+    // What is done with piece i on arrival; by default it is put into its
+    // place.
     std::function<const Combine&(int64_t)> combine =
         [](int64_t) -> const Combine& { return kPut; };
   };
 
-  // Of ranks one after another that follow, up to one of them.
+  // What is known of the ranks that follow (Follow), along a run of ranks up to
+  // one of them.
   struct Following {
     int count = 0;
     // The last that came: when, in collectives, and who.
@@ -185,21 +187,21 @@ class Group final : public Collective {
   template <typename Body>
   Status Attempt(std::string_view operation, std::string_view name, Body body);
   Status Break(std::string_view operation, std::string_view name, Status error);
-  // `apart` as FormRing has it.
+  // `apart`: see FormRing.
   static Result<std::unique_ptr<Group>> Join(const LaunchInfo& info,
                                              const GroupOptions& options,
                                              int apart);
-  // Of an elastic job (elastic.cc).
+  // Joins an elastic job (elastic.cc).
   static Result<std::unique_ptr<Group>> JoinElastic(
       const LaunchInfo& info, const GroupOptions& options);
   Status JoinOthers(int64_t done);
-  // Anew, with these.
+  // Starts anew with these links.
   Status Begin(Links links);
-  // With the name of the part that it is of.
+  // The error with the name of the subgroup that it comes from, if any.
   Status Known(Status error) const {
     return whose_.empty() || error.ok() ? error : error.WithContext(whose_);
   }
-  // Null where this rank is in none.
+  // The subgroup; null where this rank is in none.
   Result<std::unique_ptr<Group>> FormPart(std::string_view name, int color,
                                           int key);
 
@@ -212,9 +214,10 @@ class Group final : public Collective {
   // One round: sends the header, and `first` behind it, to the next; receives
   // the header of the one before, and checks that it is the same collective.
   Status Greet(Bytes first = {});
-  // The same with anything else to be sent.
+  // Greets as above, but sends `out`, whatever that is.
   Status HearHeader(std::span<const Bytes> out);
-  // The same with partners, too, who are sent to and received from.
+  // Greets, and also sends the header to the partners `to` and hears those of
+  // `from`.
   Status GreetThem(std::span<const int> to, std::span<const int> from);
   // A header that came from a rank that is no neighbour.
   Status CheckHeader(std::span<const std::byte, kFrameBytes> header) const;
@@ -224,19 +227,20 @@ class Group final : public Collective {
   Status GreetAll();
   Status Move(std::span<const Bytes> out, MutableBytes in,
               const Combine& combine = kPut);
-  // The same to one rank and from another.
+  // Sends `out` to one rank and receives `in` from another, at once.
   Status Trade(int to, std::span<const Bytes> out, int from, MutableBytes in,
                const Combine& combine = kPut);
-  // All of a flow, of which `sent` pieces went with the header.
+  // Moves all of a flow, of which `sent` pieces went with the header.
   Status MoveAround(const Circle& circle, const Flow& flow, int64_t sent);
-  // Whether what is started is done by the queue's thread.
+  // Whether started collectives run on the queue's thread.
   bool Beside() const;
   Status ReduceRows(FrameKind kind, std::string_view name, DType dtype,
                     void* data, int64_t count, int64_t row, Reduction how);
   Status Reduce(DType dtype, std::byte* data, int64_t rows, int64_t row,
                 bool mean, bool scattered);
-  // What all ranks of a circle have, each divided at last. `scattered`: only
-  // this rank's rows become whole. `greets`: who is next has no header yet.
+  // Sums what all ranks of a circle have, and divides the sum at last.
+  // `scattered`: only this rank's rows become whole. `greets`: who is next has
+  // no header yet.
   Status ReduceAround(const Circle& circle, DType dtype, std::byte* data,
                       int64_t rows, int64_t row, int divisor, bool scattered,
                       bool greets);
@@ -247,10 +251,11 @@ class Group final : public Collective {
                          int divisor);
   Status ReduceOverHosts(DType dtype, std::byte* data, int64_t count,
                          int divisor);
-  // Ranges of elements to and from a partner, at once, piece by piece.
+  // Exchanges ranges of elements with a partner, both ways at once, by pieces.
   Status Swap(int partner, MutableBytes out, MutableBytes in,
               int64_t element_bytes, const Combine& combine = kPut);
-  // All of the data from a rank and to another, piece by piece; below 0: none.
+  // Receives all of the data from one rank and sends it to another, piece by
+  // piece; a rank below 0: none.
   Status PassOn(int from, int to, MutableBytes data, int64_t element_bytes,
                 const Combine& combine = kPut);
   Status AddTree(DType dtype, int64_t leaves, std::span<const void* const> sums,
@@ -258,7 +263,7 @@ class Group final : public Collective {
   Status Gather(int64_t each, std::byte* all);
   Status Spread(std::byte* data, int64_t bytes, int root);
   Status Deal(const std::byte* mine, int64_t each, std::byte* all);
-  // Of the rank before: at most so many.
+  // Takes the previous rank's word on who follows: at most `most` ranks.
   Status NoteJoined(const Frame& frame, int most);
   Status SayJoined(const Following& following);
   Status GiveZeros(const Frame& frame);

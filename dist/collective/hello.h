@@ -1,5 +1,5 @@
-// Who connects: the first frame of a connection between the processes of a job,
-// and the door at which strangers are refused.
+// The hello, which is the first frame of a connection between the processes of
+// a job and says who connects, and the door at which strangers are refused.
 //
 // The payload is of fixed size, texts padded with zeros:
 //
@@ -40,9 +40,9 @@
 
 namespace sluice::dist {
 
-// The first one is, once all are there, that of membership (control.h). The
-// last is of a cluster's tasks, which have no ranks and say who they are next
-// (dist/cluster/task_links.cc).
+// What a connection is for. A kForming connection is, once all ranks are there,
+// that of membership (control.h). kTask is for a cluster's tasks, which have no
+// ranks and say who they are next (dist/cluster/task_links.cc).
 enum class Lane : uint8_t { kForming, kData, kPulse, kTask };
 
 struct Hello {
@@ -59,8 +59,8 @@ struct Hello {
   std::string node;  // up to 64
 };
 
-// As it travels; any bytes may be given to the second, which checks no more
-// than that they make sense: kDataLoss.
+// A hello as bytes, and back. DecodeHello takes any bytes and checks only that
+// they make sense: kDataLoss.
 inline constexpr size_t kHelloBytes = kFrameBytes + 232;
 using HelloPacket = std::array<std::byte, kHelloBytes>;
 Result<HelloPacket> EncodeHello(const Hello& hello);
@@ -91,9 +91,9 @@ class Door {
        std::function<int(int rank)> certified = nullptr);
 
   int port() const { return listener_.port(); }
-  // The next one. kDeadlineExceeded where nobody comes; kFailedPrecondition
-  // where one of this job has another version of Sluice; kCancelled where one
-  // of `also` is ready first.
+  // Waits for the next guest. kDeadlineExceeded where nobody comes;
+  // kFailedPrecondition where a process of this job has another version of
+  // Sluice; kCancelled where a descriptor of `also` is ready first.
   Result<Guest> Admit(Deadline deadline, std::span<const pollfd> also = {});
   // Says that a guest was sent away, and why.
   void Refuse(std::string_view who, std::string_view why);
@@ -111,9 +111,10 @@ class Door {
   // Waits until something happens at the door, or the deadline; kCancelled
   // where something happens in `also`.
   Status Watch(Deadline deadline, std::span<const pollfd> also);
-  // Those that have connected, as far as there is room.
+  // Accepts those that have connected, as far as there is room.
   Status TakeIn();
-  // Whether all of its hello is there; an error that says why it is refused.
+  // Whether all of the guest's hello has come; the error says why it is
+  // refused.
   Result<bool> Hear(Waiting& one) const;
   // What is wrong with a hello, in words, or nothing.
   std::string Objection(const Hello& hello, const Socket& from) const;

@@ -1,11 +1,11 @@
 // A process's connections to others of a job, its neighbours in the ring and
 // its partners (algorithms.h), and, for errors, to the job's coordinator.
 //
-// Two from a rank to another: one carries the collectives, always that way, and
-// one the pulses of both (pulse.h). What the first carries may go through
-// memory in its place (sharing.h). Where a process fails, what the first holds
-// may be any part of anything: why is heard from the coordinator
-// (membership.h).
+// There are two connections from a rank to another: one carries the
+// collectives, always that way, and one the pulses of both (pulse.h).
+// Collectives may go through shared memory in place of the first (sharing.h).
+// Where a process fails, the first may hold any part of anything: the reason is
+// heard from the coordinator (membership.h).
 #ifndef SLUICE_DIST_COLLECTIVE_LINKS_H_
 #define SLUICE_DIST_COLLECTIVE_LINKS_H_
 
@@ -28,21 +28,22 @@
 
 namespace sluice::dist {
 
-// From a rank to another. Where there is memory, data goes through it, and the
-// socket is its bells'.
+// One way, from a rank to another. Where there is a ring of shared memory, data
+// goes through it, and the data socket carries only its bells.
 struct Wire {
   Socket data, pulse;
   std::unique_ptr<SharedRing> ring;
   int64_t bytes = 0;  // sent
 };
 
-// Both ways between this process and one other.
+// The wires both ways between this process and one other.
 struct WirePair {
   Wire to, from;
 };
 
 struct Links {
-  // By rank: to it, and from it. Those that are not needed are not connected.
+  // The wires to and from each rank, by rank. Those that are not needed are not
+  // connected.
   std::vector<Wire> to, from;
   Plan plan;
   bool spins = false;  // may a core be kept busy for a short wait?
@@ -57,7 +58,7 @@ struct Links {
   // parts. Where there is nothing to send or receive the rank may be any.
   Status Exchange(int to_rank, std::span<const Bytes> out, int from_rank,
                   MutableBytes in, const Combine& combine, Deadline deadline);
-  // Of all that there are.
+  // The pulse sockets of all wires that are connected.
   std::vector<const Socket*> Pulses() const;
 
   // When the membership's end is decided, the data's sockets that there are now
@@ -72,7 +73,7 @@ struct Links {
   void Leave(const Status& error);
 
  private:
-  // Whom an error is about: the first that it names, or -1.
+  // The rank that an error is about: the first that it names, or -1.
   int Blamed(const Status& error) const;
 
   Spin spin_, streams_spin_;

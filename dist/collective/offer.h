@@ -15,7 +15,7 @@ struct Offer {
   std::string system, name, secret;
 
   std::string Text() const { return system + " " + name + " " + secret; }
-  // kDataLoss where it is none.
+  // kDataLoss where the text is not an offer.
   static Result<Offer> Parse(std::string_view text);
 };
 

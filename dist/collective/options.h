@@ -22,8 +22,8 @@ enum class Transport {
   kShared,  // memory, or joining fails
 };
 
-// Of what users write: "auto", "tcp", "shared". kInvalidArgument for any other
-// word.
+// Parses what users write: "auto", "tcp", "shared". kInvalidArgument for any
+// other word.
 Result<Transport> ParseTransport(std::string_view word);
 
 // Whether reductions that a step starts go on beside what it computes, by a
@@ -34,11 +34,11 @@ enum class Overlap {
   kOff,
 };
 
-// Of what users write: "auto", "on", "off". kInvalidArgument for any other
+// Parses what users write: "auto", "on", "off". kInvalidArgument for any other
 // word.
 Result<Overlap> ParseOverlap(std::string_view word);
 
-// Of all-reduces (algorithms.h), rank 0's for all of the job.
+// How all-reduces are done (algorithms.h); all ranks of a job use rank 0's.
 enum class Algorithm : uint8_t {
   kAuto,             // by size and hosts
   kRing,             // the fewest bytes, 2 (n - 1) steps
@@ -46,12 +46,12 @@ enum class Algorithm : uint8_t {
   kHierarchical,     // on each host first, of which one process goes on
 };
 
-// Of what users write: "auto", "ring", "halving-doubling", "hierarchical".
+// Parses what users write: "auto", "ring", "halving-doubling", "hierarchical".
 // kInvalidArgument for any other word.
 Result<Algorithm> ParseAlgorithm(std::string_view word);
 
 struct GroupOptions {
-  // For all processes to have come.
+  // How long to wait for all processes to have come.
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
   // A process that shows no sign of life for so long, at least a second, is an
   // error of all others that names it. One that is alive is waited for, however
@@ -60,12 +60,12 @@ struct GroupOptions {
   // and is not heard by the way between the two for another second, though it
   // is alive, is an error of all that names both.
   std::chrono::milliseconds peer_timeout = std::chrono::seconds(60);
-  // Who keeps others waiting for so long in a collective is named by a note of
-  // rank 0's, and again each time that as much more has passed.
+  // A process that keeps others waiting for so long in a collective is named by
+  // a note of rank 0's, and again each time that as much more has passed.
   std::chrono::milliseconds stall_note = std::chrono::seconds(10);
   Transport transport = Transport::kAuto;
   Overlap overlap = Overlap::kAuto;
-  // The same for all processes, or joining fails and names two.
+  // Must be the same for all processes, or joining fails and names two.
   Algorithm all_reduce = Algorithm::kAuto;
   // Whether processes without credentials may talk to other hosts, where
   // whoever is in between reads and changes what they say.
@@ -73,14 +73,14 @@ struct GroupOptions {
   // Whether a group that is broken is to be joined again: rank 0 goes on
   // listening for it.
   bool may_join_again = false;
-  // Told, each time that an elastic job's group is joined, which rank this
-  // process now is. May be empty.
+  // Called each time that an elastic job's group is joined, with the rank that
+  // this process now is. May be empty.
   std::function<void(int rank)> joined;
-  // Told, while joining, who waits for whom (every 10 s), which strangers were
-  // refused (a line a second at most), why neighbours on one host cannot share
-  // memory, and where a part, or an elastic job's process, listens whose port
-  // is not to be had, without a newline; later, by another thread, who keeps
-  // others waiting. May be empty.
+  // Called with lines without a newline: while joining, on who waits for whom
+  // (every 10 s), which strangers were refused (at most a line a second), why
+  // neighbours on one host cannot share memory, and where a part, or an elastic
+  // job's process, listens whose port is not to be had; later, by another
+  // thread, on who keeps others waiting. May be empty.
   std::function<void(std::string_view)> note;
 };
 

@@ -18,8 +18,8 @@ namespace sluice::dist {
 
 using Note = std::function<void(std::string_view)>;
 
-// Says every 10 s, or another time above 0, whom this rank waits for, and in
-// the end's error.
+// Says every 10 s, or at another interval above 0, whom this rank waits for,
+// and says so in the error at the deadline.
 class Patience {
  public:
   Patience(std::string me, Deadline deadline, const Note& note,
@@ -31,7 +31,8 @@ class Patience {
 
   // When to look again: at the next line or the end.
   Deadline next() const { return std::min(deadline_, next_line_); }
-  // When next() has passed. An error where that was the end.
+  // To be called when next() has passed. kDeadlineExceeded where that was the
+  // end.
   Status Waited(const std::string& whom) {
     const Deadline now = std::chrono::steady_clock::now();
     const auto seconds =

@@ -14,13 +14,13 @@ namespace sluice::dist {
 
 inline constexpr int64_t kPieceBytes = 256 << 10;
 
-// One at least.
+// The number of pieces that `bytes` are cut into, at least 1.
 inline int64_t PiecesOf(int64_t bytes) {
   return std::max<int64_t>(CeilDiv(bytes, kPieceBytes), 1);
 }
 
-// Part `i` of `total` cut into `parts`: those before i, and those up to it, by
-// which the first ones are the larger.
+// Part `i` of `total` elements cut into `parts`: where it begins and how many
+// it has. Where they do not divide evenly, the first parts have one more.
 struct Range {
   int64_t begin, count;
 };
@@ -29,7 +29,7 @@ inline Range Part(int64_t total, int64_t parts, int64_t i) {
   return {each * i + std::min(i, more), each + (i < more ? 1 : 0)};
 }
 
-// The same of bytes that are whole elements.
+// Part `i` of bytes that are whole elements.
 inline std::span<std::byte> PieceOf(std::span<std::byte> data,
                                     int64_t element_bytes, int64_t parts,
                                     int64_t i) {

@@ -13,24 +13,24 @@
 
 namespace sluice::dist {
 
-// Where a rank listens; rank 0's is what the launcher said. And the number of
-// its host, from 0.
+// Where a rank listens (rank 0 where the launcher said), and the number of its
+// host, from 0.
 struct Place {
   std::string address;
   int port = 0;
   int host = 0;
 };
 
-// Of an address in any frame: a text padded with zeros.
+// Bytes of an address in any frame: a text padded with zeros.
 inline constexpr size_t kAddressBytes = 64;
-// One in a frame of peers: the address, and 4 bytes each of port and host,
-// little-endian.
+// Bytes of a place in a frame of peers: the address, and 4 bytes each of port
+// and host, little-endian.
 inline constexpr size_t kPlaceBytes = kAddressBytes + 8;
 std::vector<std::byte> Encoded(const std::vector<Place>& places);
-// Of any bytes: kDataLoss where they are none, or a port or a host's number is
-// none.
+// Decodes any bytes: kDataLoss where they are not places, or a port or a host's
+// number is out of range.
 Result<std::vector<Place>> PlacesOf(std::span<const std::byte> bytes);
-// All of a frame of them.
+// Sends a whole frame (kPeers) of places.
 Status SendPlaces(const std::vector<Place>& places, uint32_t epoch, Socket& to,
                   Deadline deadline);
 
@@ -40,8 +40,8 @@ class Hosts {
  public:
   explicit Hosts(const std::string& own_node) : names_{Named(own_node)} {}
 
-  // `reached`: rank 0's address, as this rank has reached it. Who has come from
-  // that address is on the same host.
+  // The number of a rank's host. `reached`: rank 0's address, as this rank has
+  // reached it. A rank that has come from that address is on rank 0's host.
   int NumberOf(const std::string& node, const std::string& address,
                const std::string& reached);
 

@@ -17,8 +17,8 @@ inline constexpr DTypeSet kReducible =
 // overlap.
 void AddTo(DType dtype, void* sum, const void* addend, int64_t count);
 
-// The same, but where the sum is not a number it is the one that is none: the
-// bits do not depend on which of two ranks has which of the two.
+// As AddTo, but a sum that is not a number is always the same quiet NaN: the
+// bits do not depend on which of two ranks has which of the two operands.
 void AddToEither(DType dtype, void* sum, const void* addend, int64_t count);
 
 // data[i] /= divisor, for floating types.

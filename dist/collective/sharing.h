@@ -1,7 +1,8 @@
 // How ranks on one host come to exchange data through memory in place of a
 // connection (dist/net/shared_ring.h).
 //
-// On the connection from a rank to another, each of these a frame with a text:
+// These frames, each with a text, go over the connection from a rank to
+// another:
 //
 //   the one      I offer: which system this runs on, where I listen locally,
 //                and a secret; or no, and why
@@ -9,10 +10,9 @@
 //   the one      (on the local connection) the memory's descriptor
 //   the other    the text that lies in the memory; or no, and why
 //
-// Only who can map the memory can say the last, so that nothing is believed of
-// host names, which containers may have in common. All ranks agree on one
-// connection after the other, in the same order of all: nobody waits in a
-// circle.
+// Only a process that can map the memory can say the last, so that host names,
+// which containers may have in common, prove nothing. All ranks agree on one
+// connection after another, in the same order: nobody waits in a circle.
 #ifndef SLUICE_DIST_COLLECTIVE_SHARING_H_
 #define SLUICE_DIST_COLLECTIVE_SHARING_H_
 
@@ -24,13 +24,13 @@
 
 namespace sluice::dist {
 
-// Gives the wires rings where both sides may and can. Where they may, are on
-// one system and cannot, options.note is told why, of the next rank; where
-// options.transport is kShared, one without is kFailedPrecondition that names
-// both.
+// Gives the wires rings where both sides may and can share memory. Where they
+// may, are on one system and cannot, options.note is told why, for the next
+// rank; where options.transport is kShared, a wire without a ring is
+// kFailedPrecondition that names both ranks.
 Status ShareMemory(const LaunchInfo& info, const GroupOptions& options,
                    Deadline deadline, Links* links);
-// The same of two processes, rank 0 and 1, and no others.
+// Gives the wires of two processes alone, rank 0 and 1, rings.
 Status ShareMemory(const LaunchInfo& info, const GroupOptions& options,
                    Deadline deadline, WirePair* wires);
 

@@ -150,7 +150,11 @@ Result<std::unique_ptr<Group>> Group::FormPart(std::string_view name, int color,
   // Who ends meanwhile is missed by this group first.
   const int apart = size_ > 1 ? links_.membership->apart() : -1;
   Result<std::unique_ptr<Group>> part = Join(info, options, apart);
-  if (!part.ok()) return part.status().WithContext(whose);
+  if (!part.ok()) {
+    Status wrong = part.status().WithContext(whose);
+    // Whose end that was, if it was one, has been decided before.
+    return size_ > 1 ? links_.membership->Fail(wrong) : wrong;
+  }
   (*part)->whose_ = whose;
   return part;
 }

@@ -14,13 +14,15 @@
 namespace SLUICE_INTERNAL sluice {
 namespace dist {
 
-// Of one rank's, in bytes, where all have those of all.
+// The longest text of one rank, in bytes, where every rank gets all texts.
 inline constexpr int64_t kMostText = int64_t{1} << 28;
-// kDataLoss where no text is so long, as another rank says that its is.
+// kDataLoss where the length that a rank states for its text is below 0 or
+// above `most` bytes.
 Status CheckTextLength(std::string_view what, int rank, int64_t length,
                        int64_t most = kMostText);
 
-// By rank. Waits for the others, two collectives long.
+// Returns the texts of all ranks, by rank. All ranks call it together; it takes
+// two collectives.
 Result<std::vector<std::string>> GatherTexts(Collective& group,
                                              std::string_view what,
                                              std::string_view mine);

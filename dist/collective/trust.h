@@ -1,5 +1,5 @@
-// Whom a rank that joins may talk to, by what it has to show: with credentials
-// those whom certificates are of, without them those of this host.
+// Which peers a rank that joins may talk to: with credentials those that show a
+// certificate, without them those of this host.
 #ifndef SLUICE_DIST_COLLECTIVE_TRUST_H_
 #define SLUICE_DIST_COLLECTIVE_TRUST_H_
 
@@ -12,13 +12,13 @@
 
 namespace sluice::dist {
 
-// Null where there are no credentials. kInvalidArgument where they are not this
-// rank's.
+// This rank's TLS context; null where there are no credentials.
+// kInvalidArgument where they are not this rank's.
 Result<std::shared_ptr<const Tls>> OwnTls(const LaunchInfo& info);
 
-// Without credentials. kFailedPrecondition that names the address where the
-// other end of a connection, or where this rank is to listen, is beyond this
-// host: whoever could reach it would be heard.
+// For ranks without credentials: kFailedPrecondition, naming the address, where
+// the other end of a connection, or the address that `rank` is to listen at, is
+// beyond this host: whoever could reach it would be heard.
 Status RequireLoopback(const Socket& socket);
 Status RequireLoopback(const Listener& listener, int rank);
 

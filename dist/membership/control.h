@@ -26,7 +26,7 @@
 
 namespace sluice::dist {
 
-// For goodbyes and a last decision to be sent.
+// How long goodbyes and a last decision may take to be sent.
 inline constexpr std::chrono::milliseconds kToTell(200);
 
 struct ControlMessage {
@@ -35,7 +35,7 @@ struct ControlMessage {
   uint32_t epoch = 0;
   int whom = 0;   // of kSuspect
   Status reason;  // of kError, kSuspect and kVerdict; an error
-  // Of kBeat.
+  // Fields of kBeat.
   uint64_t run = 0;
   std::string waits_in;
 };
@@ -60,7 +60,7 @@ class ControlReader {
   std::string bytes_;
 };
 
-// One end of such a connection. One thread.
+// One end of the connection between a member and the coordinator. One thread.
 class ControlChannel {
  public:
   ControlChannel(Socket socket, int size)
@@ -70,12 +70,13 @@ class ControlChannel {
   // What to poll for.
   pollfd Wanted() const;
   void Say(const ControlMessage& message);
-  // As kBeat, unless earlier words are still on their way, which say as much.
+  // Says `beat`, unless earlier words are still on their way, which say as
+  // much.
   void Beat(ControlMessage beat);
   // Sends and takes what can be without waiting. An error where the connection
   // has ended or makes no sense, which closes it; `in` has what came before.
   Status Move(std::vector<ControlMessage>* in);
-  // The same without taking anything.
+  // Sends what can be sent without waiting, and takes nothing.
   Status Send();
   bool flushed() const { return out_.empty(); }
 

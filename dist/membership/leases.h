@@ -1,5 +1,5 @@
-// Who of a job is still of it: decided in one place, from what all ranks show
-// and say, and once.
+// Decides which ranks are still in a job: in one place, from what all ranks
+// show and say, and once.
 #ifndef SLUICE_DIST_MEMBERSHIP_LEASES_H_
 #define SLUICE_DIST_MEMBERSHIP_LEASES_H_
 
@@ -26,16 +26,16 @@ class Leases {
          std::chrono::milliseconds first);
 
   void Heard(int rank);
-  // Its connection has ended, after the coordinator had stood still for so
-  // long. From about its lease on that is why: others have given up the
+  // A rank's connection has ended, after the coordinator had stood still for
+  // `stood`. From about a lease on that is the reason: ranks have given up the
   // coordinator, and ended.
   void Ended(int rank,
              std::chrono::milliseconds stood = std::chrono::milliseconds(0));
-  // It has said goodbye: nobody misses it, unless another needs it.
+  // A rank has said goodbye: that is no error, unless another needs it.
   void Left(int rank);
-  // It gives up, for a reason of its own.
+  // A rank gives up, for a reason of its own.
   void Failed(int rank, Status why);
-  // It cannot go on because of `whom`.
+  // A rank cannot go on because of rank `whom`.
   void Suspects(int rank, int whom, Status why);
   void Pass(std::chrono::milliseconds time);
 

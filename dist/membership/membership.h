@@ -24,15 +24,17 @@
 
 namespace sluice::dist {
 
-// How long a process that is silent is believed to live, so that one that is
-// lost is named within the timeout: beats are some way apart, and those of busy
-// machines come late.
+// The lease: how long a silent process is believed to live, so that one that is
+// lost is named within the timeout. Beats are some way apart, and come late
+// from busy machines.
 std::chrono::milliseconds LeaseOf(std::chrono::milliseconds peer_timeout);
-// Between two beats of a lease: several, and often enough to be seen in time.
+// The time between two beats: several in a lease, and often enough to be seen
+// in time.
 std::chrono::milliseconds BeatOf(std::chrono::milliseconds lease);
 
-// How long who is silent is believed to live: a member, and one that may still
-// be joining. And how long nobody wonders about who waits in a collective.
+// How long a silent process is believed to live: `lease` for a member, `first`
+// for one that may still be joining. And after how long in a collective a rank
+// is noted to wait (`stall`).
 struct LeaseTimes {
   std::chrono::milliseconds lease, first, stall;
 };
@@ -61,7 +63,7 @@ class Coordinator {
 
   const uint32_t epoch_;
   const std::chrono::milliseconds lease_;
-  // Of the thread alone.
+  // Used by the thread alone.
   std::vector<ControlChannel> ranks_;
   Leases leases_;
   Stalls stalls_;
@@ -91,16 +93,17 @@ class Membership {
   // them does no more, in place of those of the last call: copies of the
   // descriptors, which stay valid.
   void CutThen(std::vector<Descriptor> cut) EXCLUDES(mutex_);
-  // This rank is in a collective, its `run`th; until it says that it is not.
+  // Says that this rank is in a collective, its `run`th, until Returns.
   void Enters(uint64_t run, std::string_view collective) EXCLUDES(mutex_);
   void Returns() EXCLUDES(mutex_);
-  // This rank cannot go on because of `whom`: what is decided, at the latest
-  // after a lease and the moment that suspicions take.
+  // Says that this rank cannot go on because of `whom`. Returns what is
+  // decided, at the latest after a lease and the moment that suspicions take.
   Status Suspect(int whom, const Status& why);
-  // For a reason of its own: returns when the coordinator has heard it, or is
-  // given up. The decision, which is that reason or one that came before.
+  // Gives up for a reason of this rank's own, when the coordinator has heard
+  // it, or is given up. Returns the decision: that reason, or one that came
+  // before.
   Status Fail(const Status& why);
-  // What has been decided; ok where nothing has.
+  // The error that has been decided; ok where none has.
   Status decision() EXCLUDES(mutex_);
   // A descriptor with something to read once an end is decided that cuts.
   int apart() const { return apart_.get(); }
@@ -108,9 +111,10 @@ class Membership {
  private:
   void Run();
   void TakeWords() EXCLUDES(mutex_);
-  // After so much time since the last one.
+  // Beats; `time` has passed since the last beat.
   void Beat(std::chrono::milliseconds time) EXCLUDES(mutex_);
-  // Who has left in order breaks nothing that is still under way.
+  // `cuts`: whether the data's sockets are shut down; a rank that leaves in
+  // order breaks nothing that is still under way.
   void Decide(Status status, bool cuts = true) EXCLUDES(mutex_);
   void Post(ControlMessage message) EXCLUDES(mutex_);
   Status Await(Deadline deadline, const Status& otherwise) EXCLUDES(mutex_);

@@ -15,8 +15,8 @@ namespace sluice::dist {
 // disturbs nothing. A process that is stopped sends none.
 class Pulse {
  public:
-  // Who has them must keep them open as long; nothing else is sent through
-  // them. They may be received from meanwhile.
+  // The owner of the sockets must keep them open as long as this lives, and
+  // send nothing else through them. It may receive from them meanwhile.
   explicit Pulse(std::vector<const Socket*> sockets);
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;

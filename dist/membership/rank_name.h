@@ -1,4 +1,4 @@
-// How ranks and their groups are named in messages.
+// The names of ranks and their groups in messages.
 #ifndef SLUICE_DIST_MEMBERSHIP_RANK_NAME_H_
 #define SLUICE_DIST_MEMBERSHIP_RANK_NAME_H_
 
@@ -23,7 +23,7 @@ std::string RankNames(const std::vector<Int>& ranks) {
                      fmt::join(ranks, ", "));
 }
 
-// A part of a job of `size`: "group 'rows' of ranks 0, 1 of 4"
+// The name of a part of a job of `size`: "group 'rows' of ranks 0, 1 of 4"
 inline std::string SubgroupName(std::string_view name,
                                 const std::vector<int>& ranks, int size) {
   return fmt::format("group '{}' of ranks {} of {}", name,

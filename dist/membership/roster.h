@@ -44,14 +44,14 @@ inline constexpr size_t kRosterBytes = size_t{1} << 16;
 inline constexpr std::string_view kRosterKill = "kill";
 inline constexpr std::string_view kRosterIn = "in";
 
-// Of who can be in the next group.
+// What a member that can be in the next group says of itself.
 struct Meeting {
   int port = 0;
   int64_t done = -1;  // steps; below 0: it has no state
-  // For others to come, where they are needed; and how long one that is silent
-  // is believed to live.
+  // How long to wait for others to come, where they are needed; and how long a
+  // silent member is believed to live.
   std::chrono::milliseconds patience{0}, silence{0};
-  // What all of a group have to be alike, a word: Sluice's version and the
+  // A word that must be the same for all of a group: Sluice's version and the
   // instruction set.
   std::string build;
   std::string why;  // what ended the group before, in one line
@@ -73,29 +73,30 @@ struct Assembly {
 
 std::string Encoded(const Meeting& meeting);
 std::string Encoded(const Assembly& assembly);
-// Of any text: kDataLoss for what makes no sense.
+// Parse any text: kDataLoss for what makes no sense.
 Result<Meeting> ParseMeeting(std::string_view text);
 Result<Assembly> ParseAssembly(std::string_view text);
 
-// What the launcher decides. No clock, no connections and no processes: what
-// happens is told, and how much time passes.
+// The launcher's decisions. It has no clock, connections or processes: it is
+// told what happens, and how much time passes.
 //
 // A group is of all that are there. When it has come apart, each that lives
 // comes to meet, and the next one begins when all have: one that does not come
 // and is silent has to be killed, one that is not silent is waited for. Whoever
 // was started since is in it, too, if it has come by then; if it comes later,
 // rank 0 is called, and all meet, once for all that are being started, if these
-// come within its patience. Of another build than the others it is not needed.
+// come within its patience. One of another build than the others is not needed.
 // Rank 0 becomes who has done most; those of its host follow, and then host by
 // host the others.
 //
-// Those of a group that has formed notice themselves who is silent. Until then
-// it is noticed here, of all of them if need be: they may have been stopped one
-// by one, so that nobody is left who waits.
+// The members of a group that has formed notice themselves who is silent. Until
+// then it is noticed here, for all of them if need be: they may have been
+// stopped one by one, so that nobody is left who waits.
 class Roster {
  public:
-  // With fewer than `least` no group begins, but to save and end. `patience` is
-  // for the first to come, who says how long others are waited for.
+  // With fewer than `least` members no group begins, but to save and end.
+  // `patience`: how long to wait for the first to come, which says how long
+  // others are waited for.
   explicit Roster(int least,
                   std::chrono::milliseconds patience = std::chrono::seconds(60))
       : least_(least), patience_(patience) {}
@@ -103,7 +104,7 @@ class Roster {
   void Started(int seat, RosterHost host = {});
   void Heard(int seat);
   void Meets(int seat, Meeting meeting);
-  // Its group is whole.
+  // The member's group is whole.
   void Formed(int seat);
   // `well`: with nothing left to do, where it was in a group.
   void Ended(int seat, bool well);
@@ -120,23 +121,23 @@ class Roster {
     std::vector<int> newcomers;
   };
   std::optional<Begun> TakeGroup();
-  // Who is to be called: once in each group.
+  // The seat that is to be called (rank 0's): once in each group.
   std::optional<int> TakeCall();
   // Rank 0 of a group that is not whole, when another of it has ended or given
   // it up: it may wait for that one.
   std::optional<int> TakeApart();
-  // Those whom the others wait for in vain.
+  // The seats that the others wait for in vain.
   std::vector<int> Silent() const;
-  // Those that are yet to come to a first group, or to the next one, and how
-  // long nothing has gone on for want of somebody.
+  // The seats that are yet to come to a first group, or to the next one, and
+  // how long nothing has gone on for want of them.
   std::vector<int> Missing() const;
   std::chrono::milliseconds waited() const { return waited_; }
-  // Those that have come too late, or are not as the others: then in what.
+  // The seats that have come too late, or differ from the others: then in what.
   std::vector<int> Unneeded() const;
   std::string Differs(int seat) const;
   // Whether it ever was in a group, of one that lives.
   bool CameIn(int seat) const;
-  // Why there is no next group, once that is so.
+  // Why there will be no next group, once that is decided.
   const std::optional<std::string>& verdict() const { return verdict_; }
   // All that are meeting.
   std::vector<int> Waiting() const { return Of(State::kMeets); }
@@ -157,9 +158,9 @@ class Roster {
 
   std::vector<int> Of(State state) const;
   bool Waited() const;
-  // Of those that meet, one that was in a group.
+  // Whether any of the members that meet was in a group.
   bool AnyWasIn() const;
-  // Of them, who is to be rank 0.
+  // Which of the seats is to be rank 0.
   int FirstOf(const std::vector<int>& seats) const;
   Begun Begin(int first, const std::vector<int>& seats);
 

@@ -45,7 +45,7 @@ class RosterKeeper {
   // All are told to end: with as many as there are, or because of an error.
   void WindUp() { roster_.WindUp(); }
   void End(const std::string& why);
-  // Those to be killed.
+  // The ranks that are to be killed.
   std::vector<int> TakeCondemned() { return std::exchange(condemned_, {}); }
   // Asks the launcher's part on its host to do it.
   void TellToKill(int rank) const { Tell(rank, kRosterKill); }

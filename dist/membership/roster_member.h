@@ -40,7 +40,7 @@ class RosterMember {
 
  private:
   void Run();
-  // One packet; false at the end.
+  // Takes one packet; false at the end.
   bool Hear() EXCLUDES(mutex_);
   void Take(std::string_view packet) EXCLUDES(mutex_);
   Status Send(std::string_view packet) const;

@@ -1,5 +1,5 @@
-// Who keeps the others waiting. That is no error: nobody can tell whether what
-// a rank does in place of a collective ends.
+// Finds the ranks that keep the others waiting. That is no error: nobody can
+// tell whether what a rank does in place of a collective ends.
 #ifndef SLUICE_DIST_MEMBERSHIP_STALLS_H_
 #define SLUICE_DIST_MEMBERSHIP_STALLS_H_
 
@@ -11,16 +11,16 @@
 
 namespace sluice::dist {
 
-// As Leases: what happens is told, and how much time passes.
+// It is told what happens and how much time passes, as Leases is.
 class Stalls {
  public:
-  // Of ranks that say in which collective they are once that takes `limit`.
-  // `hosts` are those of the ranks; empty: it is one.
+  // For ranks that say in which collective they are once that takes `limit`.
+  // `hosts` are those of the ranks; empty: all are on one.
   Stalls(int size, std::chrono::milliseconds limit,
          std::vector<std::string> hosts = {});
 
-  // How many collectives it has begun, and the name of the last one where it
-  // has been in there for so long, else nothing.
+  // A rank has begun `run` collectives; `waits_in` names the last one where it
+  // has been in that for `limit`, else is empty.
   void Heard(int rank, uint64_t run, std::string waits_in);
   // A line for people, when there is one: after the limit and each time that as
   // much more has passed.

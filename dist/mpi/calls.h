@@ -1,6 +1,6 @@
-// What libsluice_mpi.so does for the library: MPI's calls without MPI's types,
-// which differ from one MPI to another. It is loaded where MPI is asked for, so
-// that nothing else needs it. Internal to dist.
+// The calls of libsluice_mpi.so: MPI's without MPI's types, which differ from
+// one MPI to another. It is loaded where MPI is asked for, so that nothing else
+// needs it. Internal to dist.
 #ifndef SLUICE_DIST_MPI_CALLS_H_
 #define SLUICE_DIST_MPI_CALLS_H_
 
@@ -13,7 +13,7 @@ enum class MpiElement : int {
   kFloat64,
   kInt32,
   kInt64,
-  // Which MPI does not have: two bytes that MpiAdd adds.
+  // Types that MPI lacks: two bytes that MpiAdd adds.
   kFloat16,
   kBFloat16,
 };
@@ -34,14 +34,15 @@ struct MpiPlace {
 // itself is called by one thread at a time.
 struct MpiCalls {
   int version = 0;  // kMpiVersion, before anything else is looked at
-  // Once in a process. Of MPI_COMM_WORLD.
+  // Begins MPI, once in a process; `place` is this process's in MPI_COMM_WORLD.
   const char* (*begin)(MpiAdd add, MpiPlace* place) = nullptr;
-  // Of all ranks of the communicator, once all are known to be here: those of
-  // one colour have one of their own, by their keys and then ranks. Below 0:
-  // none, and its size is 0. One at a time in a process.
+  // Called by all ranks of a communicator, once all are known to be here: ranks
+  // of one colour get a communicator of their own, by their keys and then
+  // ranks. A colour below 0: none, and its size is 0. One call at a time in a
+  // process.
   const char* (*split)(int communicator, int color, int key,
                        MpiPlace* part) = nullptr;
-  // Of all ranks, in place.
+  // Sums what all ranks have, in place.
   const char* (*sum)(int communicator, MpiElement element, void* data,
                      int64_t count) = nullptr;
   const char* (*largest)(int communicator, uint64_t* values,

@@ -20,8 +20,8 @@ class GatheredTrees {
 
   GatheredTrees(DType dtype, int64_t leaves, int rank, int size);
 
-  // Where this rank's sums go, each kPieceBytes behind the one before, and
-  // where all ranks' are, each() bytes of each.
+  // The places of this rank's sums, each kPieceBytes behind the one before; and
+  // of all ranks', each() bytes of each rank.
   std::byte* Mine(size_t sum) { return At(rank_, sum); }
   std::byte* all() { return all_.data(); }
   int64_t each() const { return static_cast<int64_t>(each_); }

@@ -1,4 +1,5 @@
-// What a rank has waited in for long, which MPI tells nobody.
+// Notes the collective that a rank has waited in for long, which MPI does not
+// tell.
 #ifndef SLUICE_DIST_MPI_LONG_WAITS_H_
 #define SLUICE_DIST_MPI_LONG_WAITS_H_
 
@@ -24,8 +25,8 @@ class LongWaits {
   LongWaits& operator=(const LongWaits&) = delete;
   ~LongWaits();
 
-  // While there is one the process waits in `what`, which outlives it; one at a
-  // time. Null: nobody is told.
+  // While a Wait lives the process waits in `what`, which must outlive it; one
+  // at a time. `waits` may be null: then nobody is told.
   class Wait {
    public:
     Wait(LongWaits* waits, const std::string& what) : waits_(waits) {

@@ -200,7 +200,6 @@ bool MpiGroup::Beside() const {
 
 // At once, since some wait for this rank here, and others in a part.
 void MpiGroup::End(const Status& failure) {
-  const CallQueue::Turn turn(queue_);
   std::vector<std::thread> beside;
   for (const auto& part : parts_) {
     MpiGroup* const group = part.second.get();
@@ -211,6 +210,9 @@ void MpiGroup::End(const Status& failure) {
     }
   }
   {
+    // Behind the parts, where others may wait for this rank that have what was
+    // started here still before them.
+    const CallQueue::Turn turn(queue_);
     MutexLock lock(mutex_);
     if (broken_.ok()) {
       (void)Begin(failure, "its end").ok();
@@ -356,8 +358,10 @@ Status MpiGroup::Barrier(std::string_view name) {
 }
 
 Status MpiGroup::Check() {
-  MutexLock lock(mutex_);
-  return broken_;
+  if (!mutex_.TryLock()) return {};  // who is in a collective hears
+  Status broken = broken_;
+  mutex_.Unlock();
+  return broken;
 }
 
 }  // namespace sluice::dist

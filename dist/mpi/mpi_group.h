@@ -43,19 +43,20 @@ class MpiGroup final : public Collective {
     bool allow_plaintext = false;
     // kAuto: where a core is left, since who waits in MPI keeps one busy.
     Overlap overlap = Overlap::kAuto;
-    // Told, without a newline and by another thread, what this rank has been in
-    // for so long, and again each time that as much more has passed: of a group
-    // by its first two ranks, one of which waits for any other. May be empty.
+    // Called by another thread, without a newline, with the collective that
+    // this rank has been in for stall_note, and again each time that as much
+    // more has passed: in a group by its first two ranks, one of which waits
+    // for any other. May be empty.
     std::function<void(std::string_view)> stalled = {};
     std::chrono::milliseconds stall_note = std::chrono::seconds(10);
   };
-  // By `calls`, which outlive it. Begins MPI. Once in a process. Where ranks
-  // are of different versions it is an error on all.
+  // Begins MPI and joins, by `calls`, which must outlive the group. Once in a
+  // process. Ranks of different versions are an error on all.
   static Result<std::unique_ptr<MpiGroup>> Join(const MpiCalls& calls,
                                                 const Options& options);
-  // The same with libsluice_mpi.so. Unavailable says in a line why there is no
-  // MPI. kInvalidArgument for a process of sluicerun's, which would be alone.
-  // SLUICE_ALLOW_PLAINTEXT=1 allows, too.
+  // Joins by libsluice_mpi.so. kUnavailable says in a line why there is no MPI.
+  // kInvalidArgument for a process of sluicerun's, which would be alone.
+  // SLUICE_ALLOW_PLAINTEXT=1 allows plaintext, too.
   static Result<std::unique_ptr<MpiGroup>> Join(const Options& options);
   // Waits for the others to leave, too: those in a collective are told that
   // this rank has ended.
@@ -79,7 +80,7 @@ class MpiGroup final : public Collective {
                    int root) override;
   Status AllGather(std::string_view name, const void* mine, int64_t each,
                    void* all) override;
-  // By a whole all-reduce.
+  // Runs a whole all-reduce.
   Status ReduceScatter(std::string_view name, DType dtype, void* data,
                        int64_t count, int64_t row, Reduction how) override;
   Status AllToAll(std::string_view name, const void* mine, int64_t each,
@@ -91,19 +92,20 @@ class MpiGroup final : public Collective {
   Status Check() override;
   double seconds() const override { return queue_.seconds(); }
 
-  // As Group's, by MPI_Comm_split: a communicator, and so an order, of its own,
-  // for another thread than this group's. One Split at a time in a process. An
-  // error of the part says whose it is, and does not break this group.
+  // As Group::Split, by MPI_Comm_split: the part has a communicator, and so an
+  // order, of its own, for another thread than this group's. One Split at a
+  // time in a process. An error of the part names it, and does not break this
+  // group.
   Status Split(std::string_view name, int color, int key = 0);
   MpiGroup* Subgroup(std::string_view name) override;
-  // As Group's.
+  // As Group::Follow.
   Result<int> Follow();
 
   // Waits until the others can be told, in parts of this, too.
   void Leave(const Status& failure) override;
 
  private:
-  // Whose it is.
+  // The process, and the part of the job, that a group belongs to.
   struct Owner {
     int job_rank, job_size;  // this process among all
     int cores;               // this process's part of the host's
@@ -124,7 +126,7 @@ class MpiGroup final : public Collective {
            Options options);
 
   static Status Said(const char* wrong);
-  // With the name of the part that it is of.
+  // The error with the name of the part that it comes from, if any.
   Status Known(Status error) const {
     return owner_.part.empty() || error.ok() ? error
                                              : error.WithContext(owner_.part);
@@ -139,16 +141,16 @@ class MpiGroup final : public Collective {
   // this one cannot go on, which is then everyone's error.
   Status Begin(const Status& ready, const std::string& signature,
                const std::optional<Sum>& sum = {}) REQUIRES(mutex_);
-  // Whether what is started is done by the queue's thread.
+  // Whether started collectives run on the queue's thread.
   bool Beside() const;
-  // Those of agree.cc have no part's name in their errors.
+  // The errors of these functions (agree.cc) do not name a part.
   Status Agree(const std::string& signature,
                const std::optional<Sum>& sum) const;
   Result<std::vector<Account>> Exchange(const Account& own) const;
-  // What those do next that have not joined; nullopt: all have.
+  // What the ranks that do not follow yet do next; nullopt: all follow.
   Result<std::optional<Sum>> HearNext() const;
   Result<int> FollowToEnd() REQUIRES(mutex_);
-  // Null where this rank is in none.
+  // The part; null where this rank is in none.
   Result<std::unique_ptr<MpiGroup>> FormPart(std::string_view name, int color,
                                              int key) REQUIRES(mutex_);
   Status Reduce(DType dtype, void* data, int64_t count, Reduction how);

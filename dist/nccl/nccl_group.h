@@ -38,8 +38,9 @@ namespace dist {
 class NcclGroup final : public Collective, public DeviceMeeting {
  public:
   struct Options {
-    // Of the same processes, and as long as `host`, of which it may be a part;
-    // called by nobody else. Null: `host`, between its calls.
+    // A group of the same processes that lives as long as `host`, of which it
+    // may be a part, and that nobody else calls. Null: `host`, between its
+    // calls.
     Collective* watch = nullptr;
     int device = 0;  // the index of this process's GPU
     // Processes of its host, itself included, and whether they may talk to
@@ -47,12 +48,12 @@ class NcclGroup final : public Collective, public DeviceMeeting {
     int local_size = 1;
     bool allow_plaintext = false;
     bool beside = true;  // exchanges beside what is computed
-    // For all GPUs to have come.
+    // How long to wait for all GPUs to have come.
     std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
-    // For the host's group to name who NCCL misses.
+    // How long to wait for the host's group to name who NCCL misses.
     std::chrono::milliseconds naming = std::chrono::seconds(5);
-    // For the GPU to come to an end when it was told to: then `give_up`, by the
-    // thread that looks, with a line.
+    // How long the GPU may take to end when it was told to: then the thread
+    // that looks calls `give_up`, with a line.
     std::chrono::milliseconds abort_timeout = std::chrono::seconds(60);
     std::function<void(std::string_view)> give_up;
   };
@@ -70,7 +71,7 @@ class NcclGroup final : public Collective, public DeviceMeeting {
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
 
-  // In the host's memory, by `host`.
+  // The collectives on tensors in the host's memory, by `host`.
   Status AllReduce(std::string_view name, DType dtype, void* data,
                    int64_t count, Reduction how) override;
   Status Start(const CollectiveCall& call) override;

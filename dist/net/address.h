@@ -26,15 +26,16 @@ struct Address {
   }
 };
 
-// Those of a host, IPv4 and IPv6 in the order to try them; at least one. A name
-// is asked of the system, for as long as that takes; numbers are not. kNotFound
-// where there is no such host.
+// The addresses of a host, IPv4 and IPv6 in the order to try them; at least
+// one. Names are looked up by the system, for as long as that takes; numbers
+// are not. kNotFound where there is no such host.
 Result<std::vector<Address>> Resolve(const std::string& host, int port);
-// Of those of a host, at least one, where to listen: the first of IPv4, which
-// every host of a job has where one of them has; of IPv6 where there is none.
+// Which of a host's addresses, at least one, to listen at: the first IPv4 one,
+// which every host of a job has where one of them has; where there is none, the
+// first IPv6 one.
 const Address& ToListenAt(const std::vector<Address>& addresses);
 
-// Of one end of a socket.
+// The address of one end of a socket.
 Result<Address> LocalAddressOf(int descriptor);
 Result<Address> PeerAddressOf(int descriptor);
 bool SameAddress(const Address& a, const Address& b);
@@ -42,10 +43,10 @@ bool SameAddress(const Address& a, const Address& b);
 // Require is_internet().
 std::string HostOf(const Address& address);  // "127.0.0.1", "::1"
 int PortOf(const Address& address);
-// Whether it is of this host alone: 127.0.0.0/8 or ::1.
+// Whether the address is of this host alone: 127.0.0.0/8 or ::1.
 bool IsLoopback(const Address& address);
-// Of a host that others shall reach: kFailedPrecondition where its name, which
-// is no number, is here one of the loopback, as Debian's /etc/hosts has it.
+// Checks the name of a host that others shall reach: kFailedPrecondition where
+// it is no number and here means the loopback, as in Debian's /etc/hosts.
 Status CheckNamesHost(const std::string& host);
 // "127.0.0.1:4000", "[::1]:4000"
 std::string HostAndPort(const std::string& host, int port);

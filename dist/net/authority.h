@@ -14,8 +14,8 @@
 namespace SLUICE_INTERNAL sluice {
 namespace dist {
 
-// P-256 keys; certificates are valid from an hour ago, since hosts' clocks
-// differ. Its own key never leaves it. Movable.
+// Issues P-256 keys, and certificates that are valid from an hour ago, since
+// hosts' clocks differ. The authority's own key never leaves it. Movable.
 class Authority {
  public:
   // kUnimplemented in a build without OpenSSL.
@@ -24,7 +24,8 @@ class Authority {
   ~Authority();
 
   const std::string& job() const { return job_; }
-  // Of a process of the job; it may both connect and be connected to.
+  // Credentials of a process of the job, which may both connect and be
+  // connected to.
   Result<Credentials> Issue(const std::string& role, int rank,
                             std::chrono::seconds valid) const;
 

@@ -1,4 +1,5 @@
-// Who a process of a job is, and what proves it to the others.
+// The identity of a process of a job, and the credentials that prove it to
+// others.
 //
 // A certificate says so by a URI among its names (X.509's subjectAltName):
 //
@@ -36,7 +37,7 @@ std::string UriOf(const Identity& identity);
 // kInvalidArgument where the text is none of the above.
 Result<Identity> ParseIdentity(std::string_view uri);
 
-// PEM texts.
+// The credentials of a process, as PEM texts.
 struct Credentials {
   std::string authority;    // the certificate, or several, that others' must be
                             // signed by
@@ -47,22 +48,23 @@ struct Credentials {
 
 // One text for a pipe: certificate, key, authority, one behind another.
 std::string TextOf(const Credentials& credentials);
-// Of such a text: the certificates before the key are one's own, those behind
-// it the authority; where all are on one side, the first is one's own.
-// What was read is in no message. kInvalidArgument.
+// Parses such a text: the certificates before the key are one's own, those
+// behind it the authority; where all are on one side, the first is one's own.
+// kInvalidArgument, in whose message nothing of the text is.
 Result<Credentials> ParseCredentials(std::string_view text);
 
-// From a folder that users made: ca.pem, <role>-<rank>.pem, <role>-<rank>.key.
-// A key that others than its owner may read is kInvalidArgument, as for ssh.
+// Reads them from a folder that users made: ca.pem, <role>-<rank>.pem,
+// <role>-<rank>.key. A key that others than its owner may read is
+// kInvalidArgument, as for ssh.
 Result<Credentials> ReadCredentials(const std::string& folder,
                                     std::string_view role, int rank);
-// From three files.
+// Reads them from three files.
 Result<Credentials> ReadCredentialFiles(const std::string& authority,
                                         const std::string& certificate,
                                         const std::string& key);
 
-// What processes without certificates know each other by: a word of 32 to 64
-// characters in a file that its owner alone may read.
+// Reads the token that processes without certificates know each other by: a
+// word of 32 to 64 characters in a file that its owner alone may read.
 Result<std::string> ReadTokenFile(const std::string& path);
 
 }  // namespace dist

@@ -14,10 +14,10 @@
 namespace SLUICE_INTERNAL sluice {
 namespace dist {
 
-// When to give up. What needs no wait is still done when it has passed.
+// The time to give up at. What needs no wait is still done after it.
 using Deadline = std::chrono::steady_clock::time_point;
-// A hundred years, for who never gives up: milliseconds::max() is beyond what
-// the clock can count, and what is waited for is also added to and multiplied.
+// A hundred years, for callers that never give up: milliseconds::max() is
+// beyond what the clock can count, and waits are also added to and multiplied.
 inline constexpr std::chrono::milliseconds kLongestWait =
     std::chrono::hours(100 * 365 * 24);
 inline Deadline After(std::chrono::milliseconds time) {
@@ -41,8 +41,8 @@ class Descriptor {
   int get() const { return descriptor_; }
   int Release() { return std::exchange(descriptor_, -1); }
 
-  // For one that came from elsewhere: not for programs that this one starts,
-  // and never waited for in a read or write. (Who shares it sees the latter.)
+  // Makes a descriptor from elsewhere close on exec and not block in reads and
+  // writes. (Processes that share it see the latter.)
   void MakePrivateAndNonBlocking();
 
  private:
@@ -54,12 +54,12 @@ struct Pipe {
 
   bool open() const { return read.get() >= 0; }
 };
-// Not for programs that this one starts; `flags` as of pipe2(2). Not open where
-// there is none to be had (errno).
+// Opens a pipe that is closed on exec; `flags` are those of pipe2(2). The
+// result is not open where none is to be had (errno).
 Pipe OpenPipe(int flags = 0);
 
-// poll(2) until the deadline, signals or not: how many are ready, 0 where it
-// has passed before, -1 with errno.
+// Polls until the deadline, through signals: returns how many are ready, 0
+// where the deadline has passed before, -1 with errno.
 int Wait(std::span<pollfd> waiting, Deadline deadline);
 
 }  // namespace dist

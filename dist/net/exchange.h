@@ -25,14 +25,15 @@ class Direction {
 
   // Whether there is nothing left to be moved.
   virtual bool done() const = 0;
-  // Moves what can be moved now, or a part of it; whether that was anything.
+  // Moves what can be moved now, or a part of it; returns whether that was
+  // anything.
   virtual Result<bool> Try() = 0;
   // What to poll for where nothing can be moved.
   virtual pollfd Park() = 0;
-  // Whether the poll says nothing of what has become possible before Park: then
-  // who waits tries once more after it.
+  // Whether the poll says nothing of what has become possible before Park: the
+  // caller must then Try once more after Park.
   virtual bool looks_again() const { return false; }
-  // After the poll: what it found.
+  // To be called after the poll, with what it found.
   virtual Status Woken(short events) = 0;
   // A socket by which the peer's process sends something a few times a second,
   // whatever it does, or null.
@@ -41,12 +42,13 @@ class Direction {
   virtual std::string Late() const = 0;
 };
 
-// Whether to try again for a while before a sleep, from what came of it lately:
-// it keeps a core busy, on which the peer itself may have to run.
+// Decides whether to try again for a while before a sleep, from how that went
+// lately: spinning keeps a core busy on which the peer may have to run.
 class Spin {
  public:
-  // `look` for as long as a sleep and its end take, or, where that was of no
-  // use lately, not at all: whether it has found anything.
+  // Calls `look` again and again for as long as a sleep and its end take, or,
+  // where that was of no use lately, not at all; returns whether it has found
+  // anything.
   Result<bool> Look(const std::function<Result<bool>()>& look);
 
  private:
@@ -58,11 +60,11 @@ class Spin {
   unsigned skipped_ = 0;
 };
 
-// Moves all of both: whoever waits for a peer to take bytes still takes those
-// that another sends. kDeadlineExceeded where they are not done in time, and a
-// peer that is waited for does not even show its pulse; where all do, they are
-// given as much time again, however often. `spin` is of the same two peers'
-// earlier exchanges; null: it sleeps at once.
+// Moves all of both directions: whoever waits for a peer to take bytes still
+// takes those that another sends. kDeadlineExceeded where they are not done in
+// time, and a peer that is waited for does not even show its pulse; where all
+// do, they are given as much time again, however often. `spin` is of the same
+// two peers' earlier exchanges; null: it sleeps at once.
 Status Exchange(Direction& out, Direction& in, Deadline deadline,
                 Spin* spin = nullptr);
 

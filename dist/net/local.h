@@ -1,5 +1,5 @@
-// How processes of one host meet without an address, to give each other what
-// only they can have.
+// Sockets by which processes of one host meet without an address, to give each
+// other descriptors.
 #ifndef SLUICE_DIST_NET_LOCAL_H_
 #define SLUICE_DIST_NET_LOCAL_H_
 
@@ -13,27 +13,28 @@
 namespace SLUICE_INTERNAL sluice {
 namespace dist {
 
-// Of the running system, the same for all its containers and for no other
-// machine (/proc/sys/kernel/random/boot_id). Empty where it does not say.
+// The running system's identifier, the same in all its containers and on no
+// other machine (/proc/sys/kernel/random/boot_id). Empty where it is not known.
 std::string BootId();
 
 // 128 bits of the system's randomness in hexadecimal digits, or an error.
 Result<std::string> RandomWord();
 
-// A place of a Unix domain's abstract name space, which has no file. Others can
-// see its name: who connects has to show that he knows more. Processes of other
-// network name spaces cannot connect.
+// Listens at a name of the abstract Unix domain, which has no file. Others can
+// see the name: a peer that connects must show that it knows more. Processes of
+// other network name spaces cannot connect.
 Result<Listener> ListenLocally(const std::string& name);
-// Does not wait. kUnavailable where nobody listens.
+// Connects to such a name without waiting. kUnavailable where nobody listens.
 Result<Socket> ConnectLocally(const std::string& name);
-// Who has connected and sent the secret, both before: nothing is waited for,
-// and all who have not are sent away. kDeadlineExceeded where nobody has.
+// Admits a peer that has connected and sent the secret, both before the call:
+// nothing is waited for, and peers that have not are sent away.
+// kDeadlineExceeded where no peer has.
 Result<Socket> AdmitLocally(Listener& listener, const std::string& secret);
 
-// One descriptor through a socket of the above (SCM_RIGHTS). It stays the
-// sender's too.
+// Sends one descriptor through such a socket (SCM_RIGHTS). The sender keeps it,
+// too.
 Status SendDescriptor(int descriptor, Socket& to, Deadline deadline);
-// kDataLoss where anything else comes.
+// Receives one descriptor. kDataLoss where anything else comes.
 Result<Descriptor> ReceiveDescriptor(Socket& from, Deadline deadline);
 
 }  // namespace dist

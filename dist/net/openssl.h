@@ -1,5 +1,5 @@
-// OpenSSL's objects with owners, and its errors as ours. For the files that use
-// it, where it was found.
+// OpenSSL's objects with owners, and its errors as ours. Only for files that
+// are built where OpenSSL was found.
 #ifndef SLUICE_DIST_NET_OPENSSL_H_
 #define SLUICE_DIST_NET_OPENSSL_H_
 

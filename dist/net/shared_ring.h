@@ -28,42 +28,46 @@
 
 namespace sluice::dist {
 
-// One end, which fills or takes. A part is what a slot holds at a time; the two
-// ends see the same parts in the same order. One thread at a time for each end.
+// One end of a ring, which fills slots or takes from them. A part is what a
+// slot holds at a time; the two ends see the same parts in the same order. One
+// thread at a time for each end.
 class SharedRing {
  public:
-  // Small enough for a core's cache to hold what the other works on.
+  // Bytes of a slot: few enough for a core's cache to hold what the other end
+  // works on.
   static constexpr size_t kSlotBytes = size_t{64} << 10;
   static constexpr uint32_t kSlots = 16;
   static constexpr size_t kTextBytes = 64;
 
-  // The filling end of a new one, all of its memory at hand, with a text of at
-  // most kTextBytes. kResourceExhausted where there is no memory.
+  // Returns the filling end of a new ring, all of its memory allocated, with a
+  // text of at most kTextBytes. kResourceExhausted where there is no memory.
   static Result<std::unique_ptr<SharedRing>> Create(std::string_view text);
-  // The taking end of one that another process has created and, as its
-  // descriptor, sent. kDataLoss where it is anything else.
+  // Returns the taking end of a ring whose descriptor another process has sent.
+  // kDataLoss where the descriptor is of anything else.
   static Result<std::unique_ptr<SharedRing>> Open(Descriptor memory);
   SharedRing(const SharedRing&) = delete;
   SharedRing& operator=(const SharedRing&) = delete;
   ~SharedRing();
 
-  // Of the end that created it, until it is given up: the mapping stays.
+  // The descriptor of a ring that this end created, until CloseDescriptor: the
+  // mapping stays.
   int descriptor() const { return memory_.get(); }
   void CloseDescriptor() { memory_ = Descriptor(); }
   std::string text() const;
 
-  // Of the filling end. The next slot; empty where all are full.
+  // The filling end's next free slot; empty where all are full.
   MutableBytes Free() const;
-  // Gives the first `bytes` of it, 1 to kSlotBytes, to the other end: whether
-  // that one sleeps and wants to be woken.
+  // Gives the first `bytes` of that slot, 1 to kSlotBytes, to the other end;
+  // returns whether that end sleeps and wants to be woken.
   bool Fill(size_t bytes);
-  // Of the taking end. The oldest part; empty where there is none.
+  // The taking end's oldest part; empty where there is none.
   Bytes Front() const;
-  // Gives the slot back: whether the other end sleeps.
+  // Gives that part's slot back; returns whether the other end sleeps.
   bool Pop();
 
-  // This end is about to sleep, or does no more. Between the two it looks once
-  // more: the other may have gone on before it could know.
+  // Says that this end is about to sleep, or no longer is. Between saying so
+  // and the sleep the caller must look once more: the other end may have gone
+  // on before it could know.
   void SetSleeps(bool sleeps);
 
  private:

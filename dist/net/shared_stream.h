@@ -30,7 +30,7 @@ struct SharedLane {
 // two pieces.
 class SharedOutgoing final : public Direction {
  public:
-  // Both must outlive it.
+  // `to` and what `pieces` view must outlive this.
   SharedOutgoing(SharedLane& to, std::span<const Bytes> pieces)
       : to_(to), left_(pieces) {}
 
@@ -48,8 +48,8 @@ class SharedOutgoing final : public Direction {
   bool parked_ = false;
 };
 
-// What is done with a part that has come, which is gone afterwards, and with
-// the place that it is for.
+// Called with a part that has come, which is gone afterwards, and with the
+// place that it is for.
 using Combine = std::function<void(MutableBytes to, Bytes part)>;
 
 // One piece out of the ring.

@@ -35,43 +35,43 @@ class Socket {
   Socket() = default;               // not connected
   explicit Socket(int descriptor);  // takes it: a stream's
 
-  // To a host's name or address. Tries again until the deadline where nobody
-  // listens yet; without `awaits_listener` that is kUnavailable at once. A name
-  // is looked up by the system, which knows no deadline. kNotFound where there
-  // is no such host.
+  // Connects to a host's name or address. Tries again until the deadline where
+  // nobody listens yet; without `awaits_listener` that is kUnavailable at once.
+  // A name is looked up by the system, which knows no deadline. kNotFound where
+  // there is no such host.
   static Result<Socket> Connect(const std::string& host, int port,
                                 Deadline deadline, bool awaits_listener = true);
 
   bool connected() const { return descriptor_.get() >= 0; }
   int descriptor() const { return descriptor_.get(); }
-  // For messages: the address until who uses it knows better ("rank 3").
+  // The peer's name in messages: its address until set_peer ("rank 3").
   const std::string& peer() const { return peer_; }
   void set_peer(std::string name) { peer_ = std::move(name); }
   // Address of this end as its peer sees it, without the port.
   Result<std::string> LocalAddress() const;
 
-  // What follows is encrypted, once the handshake is done; before any byte.
-  // StartTls waits for nothing, then Handshake does a step of it: whether it is
-  // done, else handshake_events() is what to poll for. AwaitTls does it all.
-  // What is wrong with the peer is kUnavailable.
+  // Encrypts the stream; to be called before any byte is sent. StartTls does
+  // not wait; each Handshake then does a step and returns whether the handshake
+  // is done, else handshake_events() is what to poll for. AwaitTls does it all.
+  // A fault of the peer's is kUnavailable.
   Status StartTls(const Tls& tls, TlsSide side);
   Result<bool> Handshake();
   short handshake_events() const { return tls_->events(); }
   Status AwaitTls(const Tls& tls, TlsSide side, Deadline deadline);
   bool encrypted() const { return tls_ != nullptr; }
-  // Of an encrypted one, after its handshake: who its certificate says it is.
+  // The identity in the peer's certificate, once the handshake is done.
   const Identity& peer_identity() const { return tls_->peer(); }
 
-  // What can be moved now: bytes, from the first piece on; 0 where none can.
-  // What was not sent is what must be sent next.
+  // Moves what can be moved now, from the first piece on; returns the bytes, 0
+  // where none can be. What was not sent must be sent next.
   Result<size_t> TrySend(std::span<const iovec> pieces) const;
   Result<size_t> TryReceive(std::span<const iovec> pieces) const;
-  // Until there is something to receive, or its end: false where the deadline
-  // passes before.
+  // Waits until there is something to receive, or the stream's end; false where
+  // the deadline passes before.
   bool AwaitReadable(Deadline deadline) const;
 
-  // All of the bytes, the pieces one behind another. That they are sent does
-  // not say that the peer has read them.
+  // Send or receive all of the bytes, the pieces one behind another. That bytes
+  // are sent does not say that the peer has read them.
   Status Send(std::span<const Bytes> pieces, Deadline deadline);
   Status Send(Bytes bytes, Deadline deadline) {
     return Send({&bytes, 1}, deadline);
@@ -86,21 +86,21 @@ class Socket {
   std::string peer_;
 };
 
-// Sends to one and receives from the other, or the same, at once: whoever waits
-// for a peer to take bytes still takes those that it sends. The pieces of `in`
-// must not overlap those of `out`. The first error of either ends both.
+// Sends to one socket and receives from another, or the same, at once: whoever
+// waits for a peer to take bytes still takes those that it sends. The pieces of
+// `in` must not overlap those of `out`. The first error of either ends both.
 Status Exchange(Socket& to, std::span<const Bytes> out, Socket& from,
                 std::span<const MutableBytes> in, Deadline deadline);
 
 // A socket that peers connect to. Movable.
 class Listener {
  public:
-  // On a port, or one of the system's choice. "127.0.0.1" is for this host
-  // alone; of a name's addresses it is that of ToListenAt. A port that a
-  // process that is gone has used can be had at once.
+  // Listens on a port, or, for 0, one of the system's choice. "127.0.0.1" is
+  // for this host alone; of a name's addresses ToListenAt chooses. A port that
+  // a process that is gone has used can be had at once.
   static Result<Listener> Open(const std::string& address, int port = 0);
-  // On any other port where that one is not to be had, which `note`, that may
-  // be empty, is told in a line.
+  // As Open, but on any other port where that one is not to be had; `note`,
+  // which may be empty, is told so in a line.
   static Result<Listener> OpenPreferring(
       const std::string& address, int port,
       const std::function<void(std::string_view)>& note);
@@ -109,8 +109,8 @@ class Listener {
   int descriptor() const { return descriptor_.get(); }
   int Release() { return descriptor_.Release(); }
   int port() const { return port_; }
-  // The next that connects, whoever that is. kDeadlineExceeded where nobody
-  // does, kResourceExhausted where this process has too many files open.
+  // Accepts the next connection, whoever makes it. kDeadlineExceeded where
+  // nobody does, kResourceExhausted where this process has too many files open.
   Result<Socket> Accept(Deadline deadline);
 
  private:

@@ -29,10 +29,10 @@ class Remaining {
   size_t moved() const { return moved_; }
   size_t total() const { return total_; }
 
-  // What is left of the first that is not whole. Requires !empty().
+  // The rest of the first piece that is not wholly moved. Requires !empty().
   Piece Next() const { return pieces_[0].subspan(offset_); }
 
-  // As many pieces as one call may well take.
+  // The next pieces, as many as one system call takes (64 at most).
   std::span<const iovec> Vectors() {
     const size_t count = std::min(pieces_.size(), vectors_.size());
     for (size_t i = 0; i < count; ++i) {
@@ -46,7 +46,7 @@ class Remaining {
     return {vectors_.data(), count};
   }
 
-  // Leaves a first piece with bytes to move, or none.
+  // Counts `bytes` as moved. Leaves a first piece with bytes to move, or none.
   void Advance(size_t bytes) {
     moved_ += bytes;
     offset_ += bytes;
@@ -67,7 +67,8 @@ class Remaining {
 // A stream takes bytes, as many as it likes at a time.
 class StreamOutgoing final : public Direction {
  public:
-  // Both must outlive it; the socket is connected where there are bytes.
+  // `to` and what `pieces` view must outlive this; the socket is connected
+  // where there are bytes.
   StreamOutgoing(const Socket& to, std::span<const Bytes> pieces,
                  const Socket* pulse = nullptr)
       : to_(to), left_(pieces), pulse_(pulse) {}
@@ -105,8 +106,8 @@ class StreamIncoming final : public Direction {
   const Socket* const pulse_;
 };
 
-// The words for a peer that has ended, or for a call's errno, in errors of any
-// direction. Failure is ok where the call is only not yet possible.
+// The errors of any direction for a peer that has closed, and for a call's
+// errno. Failure is ok where the call is only not yet possible.
 Status Closed(const std::string& peer);
 Status Failure(int error, const std::string& peer);
 // "rank 1 of 2 takes nothing for so long: 3 of 5 bytes sent", "nothing from

@@ -18,7 +18,7 @@
 namespace SLUICE_INTERNAL sluice {
 namespace dist {
 
-// Whether this build has it (OpenSSL 3).
+// Whether this build has TLS (OpenSSL 3).
 bool HasTls();
 
 // A process's own credentials, ready for use. Threads may share it.
@@ -32,7 +32,7 @@ class Tls {
   Tls(const Tls&) = delete;
   Tls& operator=(const Tls&) = delete;
 
-  // What its own certificate says, and when it expires.
+  // The identity in this process's own certificate, and when that expires.
   const Identity& identity() const { return identity_; }
   std::chrono::system_clock::time_point expires() const { return expires_; }
 
@@ -48,10 +48,11 @@ class Tls {
 
 enum class TlsSide { kConnects, kListens };
 
-// One connection's. A thread may send while another receives.
+// The TLS of one connection. A thread may send while another receives.
 class TlsSession {
  public:
-  // Of a connected stream that does not block and outlives it.
+  // `descriptor`: a connected stream that does not block and outlives the
+  // session.
   static Result<std::unique_ptr<TlsSession>> Create(const Tls& tls,
                                                     TlsSide side,
                                                     int descriptor);
@@ -59,21 +60,22 @@ class TlsSession {
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;
 
-  // None of these waits. Errors are without the peer's name: kUnavailable
-  // "closed" where the peer has, else what is wrong.
+  // None of the calls below waits. Their errors are without the peer's name:
+  // kUnavailable "closed" where the peer has closed, else what is wrong.
 
-  // A step of the handshake: whether it is done and the peer shown to be of
-  // this job. Else events() is what to poll for.
+  // Does a step of the handshake; returns whether it is done and the peer shown
+  // to be of this job. If not, events() is what to poll for.
   Result<bool> Handshake();
   short events() const;
-  // Who the peer is, after the handshake.
+  // The identity in the peer's certificate, after the handshake.
   const Identity& peer() const { return peer_; }
 
-  // Bytes taken, or received; 0 where none can be now. What was not taken must
-  // be given again.
+  // Return the bytes taken, or received; 0 where none can be now. What was not
+  // taken must be given again.
   Result<size_t> Send(std::span<const std::byte> bytes);
   Result<size_t> Receive(std::span<std::byte> bytes);
-  // What has come already is given before the stream is readable again.
+  // Whether bytes have come that Receive gives before the stream is readable
+  // again.
   bool pending() const;
 
  private:

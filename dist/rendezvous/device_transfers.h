@@ -1,5 +1,6 @@
-// What tensors of an accelerator go through on their way from and to other
-// tasks; for dist/rendezvous/linked_rendezvous.cc and linked_exchange.cc alone.
+// The copies that tensors of an accelerator go through on their way from and to
+// other tasks; for dist/rendezvous/linked_rendezvous.cc and linked_exchange.cc
+// alone.
 #ifndef SLUICE_DIST_RENDEZVOUS_DEVICE_TRANSFERS_H_
 #define SLUICE_DIST_RENDEZVOUS_DEVICE_TRANSFERS_H_
 
@@ -17,11 +18,11 @@
 
 namespace sluice::dist {
 
-// Of one accelerator: blocks of pinned memory, which are used again, and a
-// thread that waits for the copies from and to them, in the order of the calls:
-// for the device alone, whose queues never wait for another task. The device
-// must live as long as this; blocks may live longer. Calls are for who has its
-// Turn and Uses it.
+// The transfers of one accelerator: blocks of pinned memory, which are used
+// again, and a thread that waits for the copies from and to them, in the order
+// of the calls: for the device alone, whose queues never wait for another task.
+// The device must live as long as this; blocks may live longer. The caller must
+// hold the accelerator's Turn, on a thread that Uses it.
 class DeviceTransfers {
  public:
   struct Block {
@@ -32,18 +33,18 @@ class DeviceTransfers {
   using Then = std::function<void(const Status&)>;
 
   DeviceTransfers();
-  // Returns when all that was to be called has been.
+  // Returns when every `then` was called.
   ~DeviceTransfers();
   DeviceTransfers(const DeviceTransfers&) = delete;
   DeviceTransfers& operator=(const DeviceTransfers&) = delete;
 
-  // A block of at least so many bytes that nobody else uses before it is let
-  // go. Not while a copy from or to it is under way.
+  // Returns a block of at least so many bytes that nobody else uses before it
+  // is let go. Not while a copy from or to it is under way.
   Result<BlockPtr> Take(Accelerator& accelerator, size_t bytes);
-  // From the edge's sender to the block, beside what its compute queue does
-  // from now on, or from the block to its receiver, by the compute queue. When
-  // that is done, or fails, the thread of this calls `then`, without locks; the
-  // block is kept until then.
+  // CopyOut copies from the edge's sender to the block, beside what its compute
+  // queue does from now on; CopyIn from the block to its receiver, by the
+  // compute queue. When the copy is done, or fails, the thread of this calls
+  // `then`, without locks; the block is kept until then.
   Status CopyOut(const Edge& edge, const DeviceView& from,
                  const BlockPtr& block, Then then);
   Status CopyIn(const Edge& edge, const DeviceView& into, const BlockPtr& block,

@@ -26,11 +26,11 @@
 
 namespace sluice::dist {
 
-// Where a payload goes, as long as that is somebody's.
+// The place that a payload is received into, as long as it has an owner.
 class Landing {
  public:
-  // The place of all of it, which stays until Let; empty: it is gone, and what
-  // arrives is dropped. For moments.
+  // The place for all of the payload, which stays until Let; empty: it is gone,
+  // and what arrives is dropped. To be held for moments only.
   virtual MutableBytes Hold() = 0;
   virtual void Let() = 0;
 
@@ -56,7 +56,8 @@ class Link : public std::enable_shared_from_this<Link> {
     virtual Status Take(Link& link, const Frame& frame) = 0;
     // The last call: nothing comes any more. `why` names the peer.
     virtual void Ended(Link& link, const Status& why) = 0;
-    // Some times a second until the end, beside those, by another thread.
+    // Called several times a second until the end, by another thread than the
+    // calls above and at the same time.
     virtual void Beat(Link&) {}
 
    protected:
@@ -79,51 +80,52 @@ class Link : public std::enable_shared_from_this<Link> {
   Link& operator=(const Link&) = delete;
   ~Link();
   void Start();
-  // Ends it without telling the owner, who is not called when this returns, and
-  // may go. Not by the link's thread.
+  // Ends the link without telling the owner, which is not called any more when
+  // this returns, and may go. Not to be called by the link's thread.
   void Stop() EXCLUDES(mutex_);
 
   const std::string& peer() const { return peer_; }
-  // The address that it is at; empty: one of the loopback, or not known.
+  // The peer's address; empty: one of the loopback, or not known.
   const std::string& host() const { return host_; }
   bool shared() const { return wires_.to.ring != nullptr; }
-  // The error that ended it, or ok.
+  // The error that ended the link, or ok.
   Status status() const EXCLUDES(mutex_);
-  // Ends it: both owners are told. Any thread.
+  // Ends the link: both owners are told. Any thread.
   void End(const Status& why) EXCLUDES(mutex_);
 
-  // After the end these do nothing: the owner is told anyway.
+  // Queues a frame. After the end the calls that send do nothing: the owner is
+  // told anyway.
   void Post(const Frame& frame, std::vector<std::byte> payload = {})
       EXCLUDES(mutex_);
   // The payload is `keeper`'s, which is kept until it has left.
   void Post(const Frame& frame, Bytes payload,
             std::shared_ptr<const void> keeper) EXCLUDES(mutex_);
-  // Of a call, whose caller waits, first while many are before it.
+  // Posts a call's frame; waits first while many calls' bytes wait to leave.
   void PostCall(const Frame& frame, std::vector<std::byte> payload)
       EXCLUDES(mutex_);
   void Send(const Frame& frame, Bytes payload, Parcel& parcel) EXCLUDES(mutex_);
-  // Whether the parcel's bytes are its owner's again; else the waker is woken
-  // when they are.
+  // Whether the parcel's bytes are its owner's again; if not, the waker is
+  // woken when they are.
   bool Sent(Parcel& parcel, Waker& waker) EXCLUDES(mutex_);
-  // Waits for that, until `stop` is set (then Nudge) or the deadline; then what
-  // has not begun to leave never does, and the rest of what has is copied. The
-  // bytes are the caller's again. False where it was so.
+  // Waits until the parcel is sent, `stop` is set (then Nudge) or the deadline.
+  // On the latter two a parcel that has not begun to leave never does, and one
+  // that has is copied; false. The bytes are the caller's again in any case.
   bool Settle(Parcel& parcel, const std::atomic<bool>& stop, Deadline deadline)
       EXCLUDES(mutex_);
   void Nudge() EXCLUDES(mutex_);
-  // The run is aborted: what it has been sent, and has not begun to leave,
-  // never does.
+  // Drops an aborted run's frames that have not begun to leave.
   void Withdraw(uint32_t epoch, uint64_t run) EXCLUDES(mutex_);
-  // Bytes of what waits to leave that are the link's own.
+  // Bytes waiting to leave that the link holds itself.
   size_t queued() const EXCLUDES(mutex_);
 
-  // For the owner in Take.
+  // Receive or drop a payload; for the owner, in Take.
   Status Receive(MutableBytes bytes);
   Status Receive(size_t bytes, Landing& landing);
   Status Drop(size_t bytes);
 
  private:
-  // What waits to leave, by what is done where it becomes much.
+  // The kinds of frames that wait to leave, by what happens where they become
+  // many.
   enum class Account : uint8_t {
     kAnswers,  // the peer, who has asked for them, is not heard
     kCalls,    // the callers wait
@@ -139,7 +141,8 @@ class Link : public std::enable_shared_from_this<Link> {
     Parcel* parcel = nullptr;
     std::variant<std::monostate, StreamOutgoing, SharedOutgoing> way;
     Account account() const;
-    // Of tensors the frame alone: there are as many as runs under way have.
+    // Bytes that count. Of tensors the frame's alone: there are as many as runs
+    // under way have.
     size_t weight() const;
     Direction& direction() {
       if (auto* const stream = std::get_if<StreamOutgoing>(&way)) {
@@ -152,7 +155,7 @@ class Link : public std::enable_shared_from_this<Link> {
   void Add(const Frame& frame, std::unique_ptr<Job> job) REQUIRES(mutex_);
   void Pump() REQUIRES(mutex_);
   void Finish(Parcel* parcel) REQUIRES(mutex_);
-  // It is to leave no more, or has.
+  // The job has left, or will not leave any more.
   void Forget(const Job& job) REQUIRES(mutex_);
   size_t& waiting(Account account) REQUIRES(mutex_) {
     return waiting_[static_cast<size_t>(account)];
@@ -172,8 +175,8 @@ class Link : public std::enable_shared_from_this<Link> {
   const std::chrono::milliseconds peer_timeout_;
   Owner& owner_;
   SharedLane out_lane_, in_lane_;
-  // Within a payload, of the ring's two ends: a peer that is at work fills or
-  // frees the next slot sooner than a thread is woken.
+  // How to spin within a payload, at either end of the ring: a peer that is at
+  // work fills or frees the next slot sooner than a thread is woken.
   Spin freed_, filled_;
 
   mutable Mutex mutex_;

@@ -41,13 +41,13 @@
 
 namespace sluice::dist {
 
-// What a want says of the edge's name: 31 bits of its mark, which differ where
-// tasks that each have cut a step for itself do not mean the same one.
+// The mark of an edge's name, of 31 bits, that a want carries: it differs where
+// tasks that each cut a step for themselves do not mean the same edge.
 int MarkOf(const Edge& edge);
 
-// Who is told that a run's receive, or send, has waited so long for a task that
-// lives, and again each time that as much more has passed: a line without a
-// newline, of the one that has waited longest. `note` may be empty.
+// `note` is called when a run's receive or send has waited for `after` for a
+// task that lives, and again each time that as much more has passed, with a
+// line, without a newline, on the one that has waited longest. It may be empty.
 struct StallNotes {
   std::chrono::milliseconds after = std::chrono::seconds(10);
   std::function<void(std::string_view)> note = nullptr;
@@ -62,7 +62,7 @@ struct StallNotes {
 // least; older ones are aborted.
 class LinkedRendezvous final : public Rendezvous {
  public:
-  // Told, without locks, of aborts that come from other tasks.
+  // Called, without locks held, for aborts that come from other tasks.
   using Told = std::function<void(const RunKey&, const Status&)>;
   // `name` is the task's, which others are told with its errors; may be empty.
   explicit LinkedRendezvous(uint64_t epoch = 0, Told told = nullptr,
@@ -80,25 +80,26 @@ class LinkedRendezvous final : public Rendezvous {
   void Abort(const RunKey& run, const Status& status) override;
   void BeginEpoch(uint64_t epoch) override;
 
-  // From now on the link leads to the devices of these incarnations, until they
-  // are forgotten, which is for when no run needs them any more.
+  // From now on the link leads to the devices of these incarnations, until
+  // Forget, which is to be called when no run needs them any more.
   // kResourceExhausted where links lead to as many as they may.
   Status Reach(const std::vector<uint64_t>& devices,
                const std::shared_ptr<Link>& link);
   void Forget(const std::vector<uint64_t>& devices);
-  // The run needs that task, whatever it sends to it, until Release, which
-  // comes when it is over everywhere. An error where that link has ended, or
-  // the run was aborted, which the task has not been told.
+  // Says that the run needs the link's task, whatever it sends to it, until
+  // Release, which comes when the run is over everywhere. An error where the
+  // link has ended, or the run was aborted, which the task has not been told.
   Status Needs(const RunKey& run, const std::shared_ptr<Link>& link);
   void Release(const RunKey& run);
   // For a link's owner: a frame of kTensor, kWant or kAbort, and the end.
   Status Take(Link& link, const Frame& frame);
   void Ended(Link& link, const Status& why);
-  // For the same, at each beat: who has waited for long? While this process did
-  // not run nobody waited: half a second between two looks counts at most.
+  // For a link's owner, at each beat: notes who has waited for long. Time in
+  // which this process did not run does not count: at most half a second
+  // between two looks does.
   void Look(TimePoint now);
-  // For how long some receive or send has waited for another task so far; one
-  // that is under way counts when it has ended.
+  // Seconds in which some receive or send has waited for another task so far; a
+  // wait that is under way counts when it has ended.
   double seconds() const { return waiting_.seconds(); }
   // For tests: runs under way or remembered, and devices that links lead to.
   size_t runs() const;
@@ -110,7 +111,8 @@ class LinkedRendezvous final : public Rendezvous {
   using Id = std::pair<uint64_t, uint64_t>;
 
   std::shared_ptr<Link> LinkTo(uint64_t device) const;
-  // Of a device of AddDevices, valid until it is removed; null: the host's.
+  // The transfers of a device of AddDevices, valid until it is removed; null
+  // for the host's memory.
   Result<DeviceTransfers*> TransfersOf(const Edge& edge,
                                        const DeviceView& view);
   RunPtr Find(const RunKey& key) const;
@@ -128,20 +130,21 @@ class LinkedRendezvous final : public Rendezvous {
   uint64_t epoch_ GUARDED_BY(mutex_);
   uint64_t last_run_ GUARDED_BY(mutex_);
   std::map<Id, RunPtr> runs_ GUARDED_BY(mutex_);
-  // Those that nobody had joined when others spoke of them first, the oldest
-  // first; also those that have begun since, or are over, until many are there.
+  // Runs that nobody had joined when other tasks spoke of them first, the
+  // oldest first; also those that have begun since, or are over, until there
+  // are many.
   std::deque<Id> early_ GUARDED_BY(mutex_);
-  // The last Look, and for how long this process has run by then.
+  // The time of the last Look, and for how long this process had run by then.
   TimePoint looked_ GUARDED_BY(mutex_);
   TimePoint::duration ran_ GUARDED_BY(mutex_){0};
   mutable Mutex links_mutex_;
   std::map<uint64_t, std::shared_ptr<Link>> links_ GUARDED_BY(links_mutex_);
-  // Sessions of a container have one in common.
+  // The sessions of a container have one accelerator in common.
   struct OwnAccelerator {
     int devices = 0;
     std::unique_ptr<DeviceTransfers> transfers;  // when it is first needed
   };
-  // Of all runs that nobody has joined.
+  // Number of wants of all runs that nobody has joined.
   const std::shared_ptr<std::atomic<size_t>> early_wants_ =
       std::make_shared<std::atomic<size_t>>(0);
   Mutex accelerators_mutex_;

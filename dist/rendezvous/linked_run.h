@@ -20,7 +20,8 @@
 
 namespace sluice::dist {
 
-// What the name of a step's edge ends with (graph/passes/partition.cc).
+// The node in the name of a step's edge, which ends with it
+// (graph/passes/partition.cc).
 std::string_view NodeOf(std::string_view edge_name);
 
 // Locks: its own, then a link's.
@@ -40,10 +41,11 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   bool Received(const Edge& edge, Waker& waker) override;
 
   const RunKey& key() const { return key_; }
-  // By each part of this task; an error where they speak of different steps.
+  // Called by each part of this task; an error where they speak of different
+  // steps.
   Status Join(int edges, int parts, TimePoint deadline);
   void Leave();
-  // Whether all parts have left, and nothing is left to be sent.
+  // Whether all parts have left and nothing is still to be sent.
   bool over() const;
   bool begun() const;  // a part has joined, or a task is needed
   Status Needs(const std::shared_ptr<Link>& link);
@@ -51,10 +53,10 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   bool Uses(const Link& link) const;
   Status Wanted(Link& link, const Frame& frame);
   Status Arrive(Link& link, const Frame& frame);
-  // False if it was aborted before.
+  // Aborts the run; false if it was aborted before.
   bool Abort(const Status& status, const Link* origin);
-  // StallNotes' line, when there is one, `now` that the process has run for so
-  // long.
+  // The line for StallNotes, if one is due. `now`: for how long the process has
+  // run.
   std::optional<std::string> Stall(TimePoint::duration now);
 
  private:
@@ -75,7 +77,8 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
     Bytes view;
     std::vector<std::byte> buffer;
     Link::Parcel parcel;
-    // On the way from or to an accelerator. Kept while the run has parts.
+    // Pinned memory on the way from or to an accelerator. Kept while the run
+    // has parts.
     DeviceTransfers::BlockPtr staged;
     // The receiver's.
     MutableBytes into;  // of an edge of which some may come, what has, at last
@@ -95,7 +98,7 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
     std::string name;
     const Link* link;
     bool sends;
-    // When it was seen to wait first, as Stall has the time.
+    // When it was first seen to wait, in the time of Stall.
     std::optional<TimePoint::duration> since = std::nullopt;
   };
 
@@ -104,14 +107,16 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   Slot* SlotOf(uint64_t number) REQUIRES(mutex_);
   Result<Slot*> SlotOf(const Edge& edge) REQUIRES(mutex_);
   Frame FrameFor(FrameKind kind, const Edge& edge) const;
-  // Who cut the step for itself has cut another one. The peer is told.
+  // The error for a peer that has cut another step than this task. The peer is
+  // told.
   Status Different(Link& peer, const std::string& how) REQUIRES(mutex_);
-  // Both sides are ready; an error where they do not fit.
+  // Gives the slot's tensor to the link: both sides are ready. An error where
+  // they do not fit.
   Status Give(Slot& slot, const Edge& edge) REQUIRES(mutex_);
   void Wake(Slot& slot) REQUIRES(mutex_);
   bool Settled(const Slot& slot) const REQUIRES(mutex_);
   Status Use(const std::shared_ptr<Link>& link) REQUIRES(mutex_);
-  // A place in pinned memory where the view is an accelerator's, else nothing.
+  // A place in pinned memory where the view is an accelerator's, else null.
   Result<DeviceTransfers::BlockPtr> Stage(const Edge& edge,
                                           const DeviceView& view);
   Status CopyOut(const Edge& edge, const DeviceView& from,
@@ -140,7 +145,7 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   int left_ GUARDED_BY(mutex_) = 0;
   bool needed_ GUARDED_BY(mutex_) = false;
   bool was_needed_ GUARDED_BY(mutex_) = false;
-  // Whoever has joined may use its slot; they do not move.
+  // Slots do not move; a part that has joined may use its own.
   std::unique_ptr<Slot[]> slots_ GUARDED_BY(mutex_);
   std::vector<Edge> sends_ GUARDED_BY(mutex_);
   struct Want {
@@ -150,8 +155,8 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   };
   std::map<uint64_t, Want> early_ GUARDED_BY(mutex_);  // before the first
   std::vector<std::shared_ptr<Link>> used_ GUARDED_BY(mutex_);
-  // The oldest first: at most one of each part, whose instructions are in
-  // order.
+  // The waits under way, the oldest first: at most one of each part, whose
+  // instructions are in order.
   std::vector<Wait> waits_ GUARDED_BY(mutex_);
   std::optional<BusyClock::Work> waiting_ GUARDED_BY(mutex_);  // while any does
   TimePoint::duration next_line_ GUARDED_BY(mutex_){0};

@@ -1,4 +1,5 @@
-// What several workers with speeds of their own assign to variables.
+// Makes what workers that each train at their own speed assign to variables
+// into additions.
 #ifndef SLUICE_DIST_SERVERS_ADDITIVE_UPDATES_H_
 #define SLUICE_DIST_SERVERS_ADDITIVE_UPDATES_H_
 

@@ -1,6 +1,6 @@
-// Whose gradients a step on parameter servers is made of, where it does not
-// wait for all workers (Chen et al., 2016, "Revisiting Distributed Synchronous
-// SGD").
+// Decides which workers' gradients a step on parameter servers is made of,
+// where it does not wait for all workers (Chen et al., 2016, "Revisiting
+// Distributed Synchronous SGD").
 #ifndef SLUICE_DIST_SERVERS_ADMISSION_H_
 #define SLUICE_DIST_SERVERS_ADMISSION_H_
 
@@ -27,8 +27,8 @@ namespace dist {
 // computing: so all have their inputs at the same place when they meet.
 class Admission {
  public:
-  // A round is made of the contributions of `workers - backups`, 1 or more; or
-  // of as many as have examples in it, where these are fewer.
+  // A round is made of the contributions of `workers - backups` workers, 1 or
+  // more; or of those that have examples in it, where these are fewer.
   Admission(int workers, int64_t backups);
 
   enum class Kind { kBegin, kOffer, kApplied, kAwait };
@@ -36,11 +36,12 @@ class Admission {
     Kind kind = Kind::kBegin;
     int rank = 0;
     int64_t round = 0;
-    // With kOffer. Of the round's examples this worker has some, as
-    // RowsOfShare has it of `full_rows`, which are at least as many.
+    // With kOffer: `rows` of the round's `whole_rows` examples are this
+    // worker's, as RowsOfShare has it of `full_rows`, which are at least as
+    // many.
     int64_t rows = 0, whole_rows = 0;
-    // The mean over these rows, times what they count for: their number over
-    // the mean number.
+    // The mean loss over these rows, times their weight: their number over the
+    // mean number per worker.
     float loss = 0;
     float rate = 0;  // the learning rate
     int64_t full_rows = 0;
@@ -57,16 +58,17 @@ class Admission {
     // With kApply: the rows of each worker that is admitted; 0: it is not.
     std::vector<int64_t> admitted = {};
     // With kOver: the round's loss, the mean over the examples that were
-    // admitted, and rate; of all that are over by now the examples that were
-    // admitted, and of each worker how many contributions were not.
+    // admitted, and rate; over all rounds that have ended by now, the number of
+    // examples that were admitted, and of each worker's contributions that were
+    // not.
     float loss = 0, rate = 0;
     int64_t rows = 0;
     std::vector<int64_t> dropped = {};
-    // With kWait: by rank who is waited for, to contribute or, if that is one
-    // that has, to apply.
+    // With kWait: the ranks that are waited for, to contribute or, if that is
+    // one that has contributed, to apply.
     std::vector<int64_t> awaited = {};
   };
-  // kInvalidArgument for what makes no sense, which changes nothing.
+  // kInvalidArgument for a question that makes no sense, which changes nothing.
   Result<Answer> Ask(const Question& question);
 
  private:
@@ -86,14 +88,14 @@ class Admission {
 
   const int64_t backups_;
   int64_t round_ = 0;
-  // Of the open round.
+  // The state of the open round.
   std::vector<Contribution> admitted_;  // by rank; no rows: not admitted
   int64_t whole_rows_ = 0;              // 0: nobody has offered anything
   int64_t full_rows_ = 0;               // the least that anybody said
   int64_t count_ = 0;                   // of those admitted
   std::optional<int> applies_;          // rank; whoever is late from then on
   float rate_ = 0;
-  // Of those that are over; of each, from where the slowest worker is.
+  // The rounds that are over, from the one that the slowest worker is at.
   struct Past {
     float loss = 0, rate = 0;
   };
@@ -103,24 +105,25 @@ class Admission {
   std::vector<int64_t> dropped_;
 };
 
-// How many of a batch's `whole_rows` examples a worker has: batches are cut
-// where one of `full_rows` is, so that of one that ends early the last workers
-// may have none (Dataset::Share).
+// How many of a batch's `whole_rows` examples a worker has: a batch is cut
+// where one of `full_rows` would be, so that of a shorter batch the last
+// workers may have none (Dataset::Share).
 int64_t RowsOfShare(int64_t full_rows, int64_t whole_rows, int rank,
                     int workers);
 
-// What the sum of weighted values of so many rows is to be divided by for their
-// mean: the weights' sum, each worker's rows over the mean number of them.
+// The divisor that makes the sum of weighted values of the admitted rows their
+// mean: the sum of the weights, each worker's rows over the mean number of
+// them.
 float DivisorOf(const std::vector<int64_t>& admitted, int64_t whole_rows);
 
-// As it is put to a server, like PaceCall.
+// A question as it is put to a server, like PaceCall.
 struct AdmissionCall {
   int64_t era = 0;
   int workers = 0;
   int64_t backups = 0;
   Admission::Question question;
 };
-// Whether the text of a call is such a one.
+// Whether the text of a call is an AdmissionCall.
 bool IsAdmissionCall(std::string_view text);
 std::string TextOf(const AdmissionCall& call);
 Result<AdmissionCall> ParseAdmissionCall(std::string_view text);

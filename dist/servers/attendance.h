@@ -1,6 +1,6 @@
-// Which workers of its job a parameter server has seen come and go. Where no
-// launcher ends servers they end by it: when the training has, or when a worker
-// stays away.
+// Records which workers of its job a parameter server has seen come and go.
+// Where no launcher ends servers they end themselves by this record: when the
+// training has ended, or when a worker stays away.
 #ifndef SLUICE_DIST_SERVERS_ATTENDANCE_H_
 #define SLUICE_DIST_SERVERS_ATTENDANCE_H_
 
@@ -24,18 +24,18 @@ class Attendance {
  public:
   using Time = std::chrono::steady_clock::time_point;
   // Ranks 0 to `workers` - 1 have until `come` to be here for the first time,
-  // and one that is gone so long to be back.
+  // and one that is gone has `back` to return.
   Attendance(int workers, Time come, std::chrono::milliseconds back);
 
-  // Any rank; what is none is nobody's worker and passed over.
+  // A worker has come, or is gone. Ranks that no worker has are ignored.
   void Came(int rank);
   void Gone(int rank, const Status& why, Time now);
   void TrainingEnded();
 
   // Whether the training has ended. kUnavailable, which names the ranks, where
-  // it will not: one has not come, or stays away.
+  // it will not, since a worker has not come or stays away.
   Result<bool> Ended(Time now) const;
-  // Those that were never here.
+  // The ranks of the workers that have never come.
   std::vector<int> Missing() const;
 
  private:

@@ -45,10 +45,12 @@ class Pace {
   };
   struct Answer {
     Reply reply = Reply::kWait;
-    // With kWait: by rank who waits so, and for whom, the slowest.
+    // With kWait: the ranks that wait so, and the rank that they wait for, the
+    // slowest.
     std::vector<int64_t> waiting = {};
     int64_t slowest = 0;
-    // Else, to rank 0, which speaks to people: what each has said last.
+    // With the other replies, to rank 0, which reports to users: the last times
+    // of each worker.
     std::vector<WorkerTimes> times = {};
 
     friend bool operator==(const Answer&, const Answer&) = default;
@@ -73,15 +75,15 @@ class Pace {
   std::optional<int64_t> meeting_;  // before this round
 };
 
-// Of what users write: "async" is any lead, "ssp:3" one of 3.
-// kInvalidArgument.
+// Parses what users write: "async" is any lead, "ssp:3" a lead of 3.
+// kInvalidArgument for anything else.
 Result<int64_t> ParseLead(std::string_view text);
 
 // A question as it is put to a server (WorkerOptions::answer): it makes the
 // Pace that it asks, where there is none of its era yet.
 struct PaceCall {
-  // Of the workers, who all begin at round 0 with each: a later one ends those
-  // before.
+  // The workers' era: all begin at round 0 with each, and a later era ends
+  // those before.
   int64_t era = 0;
   int workers = 0;
   int64_t lead = 0;

@@ -15,12 +15,12 @@
 namespace SLUICE_INTERNAL sluice {
 namespace dist {
 
-// From how many bytes on, slots included, variables are cut by rows over the
-// servers.
+// The sizes in bytes, slots included, from which on variables are cut by rows
+// over the servers.
 struct CutFrom {
   int64_t tables = INT64_MAX;
-  // Nothing: what is more than an eighth of a server's even share (and 1 MiB),
-  // so that no server has more than that above another.
+  // nullopt: an eighth of a server's even share, but at least 1 MiB, so that no
+  // server has more than that above another.
   std::optional<int64_t> dense = std::nullopt;
 };
 

@@ -31,36 +31,38 @@ std::string ServerName(int server);
 // server of a host another one, "/gpu:0", "/gpu:1" and so on.
 std::string DeviceOfServer(const LaunchInfo& info, int server, DeviceType type);
 
-// A question to any server (Cluster::Ask): what it answers is its ChosenIsa
+// A question to any server (Cluster::Ask), for its ChosenIsa
 // (engine/cpu_features.h).
 inline constexpr std::string_view kAskIsa = "instruction set";
-// The same, for its SteadyNowNs (engine/runtime/trace.h), in decimal.
+// A question to any server, for its SteadyNowNs (engine/runtime/trace.h), in
+// decimal.
 inline constexpr std::string_view kAskClock = "clock";
-// The same, for the newest era of a PaceCall or an AdmissionCall that it has
-// had, in decimal; 0: none. Those of who begins are to be above it.
+// A question to any server, for the newest era of a PaceCall or an
+// AdmissionCall that it has had, in decimal; 0: none. Workers that begin must
+// use a later era.
 inline constexpr std::string_view kAskEra = "newest era";
-// What a server answers to one of these two. kDataLoss where it is no number.
+// A server's answer to kAskClock or kAskEra. kDataLoss where it is no number.
 Result<int64_t> AskNumber(Cluster& cluster, const std::string& server,
                           std::string_view question);
 
-// What a server keeps while it lives. `options` say the rest: the name, the
-// token, credentials and where it listens.
+// Starts a server, which serves as long as the result lives. `options` say its
+// name, token, credentials and where it listens.
 Result<std::unique_ptr<Worker>> StartServer(WorkerOptions options);
 
 // This process, where it is a server of its job (LaunchInfo::server).
 class JobServer {
  public:
-  // With a GPU where variables are to be on that. Takes info.listen_fd. Where
-  // no launcher ends servers (LaunchInfo::ends_servers) each worker is waited
-  // for so long; one that is gone as well where servers return, else not at
-  // all. With an `answer` that is what it says to questions (WorkerOptions), in
-  // place of what trainings ask.
+  // `type`: the kind of device that variables are on. Takes info.listen_fd.
+  // Where no launcher ends servers (LaunchInfo::ends_servers) each worker is
+  // waited for for `patience`; one that is gone for as long where servers
+  // return, else not at all. `answer`, if any, answers questions
+  // (WorkerOptions) in place of what trainings ask.
   static Result<std::unique_ptr<JobServer>> Start(
       const LaunchInfo& info, TaskOptions options, DeviceType type,
       std::chrono::milliseconds patience,
       std::function<Result<std::string>(const std::string&)> answer = {});
-  // Until `told` says that it is to end, which is asked again and again and
-  // waits a moment each time; or, where no launcher ends it, until the training
+  // Serves until `told`, which is called again and again and waits a moment
+  // each time, returns true; or, where no launcher ends it, until the training
   // has ended. kUnavailable, which names the workers, where it will not.
   Status Serve(const std::function<bool()>& told) const;
 
@@ -82,12 +84,13 @@ struct ServersOfJob {
   // "/job:ps/task:1/gpu:0": DeviceOfServer of each.
   std::vector<std::string> devices;
 };
-// Where no launcher has made sure that they are there it waits for them, for up
-// to options.connect_timeout; every 10 s options.task.note hears for whom.
+// Connects a worker to its job's servers. Where no launcher has made sure that
+// they are there it waits for them, for up to options.connect_timeout;
+// options.task.note is told for which every 10 s.
 Result<ServersOfJob> ReachServers(const LaunchInfo& info,
                                   ClusterOptions options, DeviceType type);
-// Has them end: rank 0's word that the training has, after which nobody uses
-// them. One that is gone already is passed over.
+// Ends the servers, by rank 0's word that the training has ended, after which
+// nobody uses them. A server that is gone already is passed over.
 void EndServers(Cluster& cluster, int servers);
 
 }  // namespace dist

@@ -15,7 +15,8 @@
 
 namespace sluice::dist {
 
-// Variables that are on one server together, by their first one's number.
+// Groups of variables that are on one server together, by the number of the
+// first of the group.
 class Groups {
  public:
   explicit Groups(size_t count);
@@ -29,7 +30,7 @@ class Groups {
   std::vector<size_t> first_;
 };
 
-// Must not outlive what it is given.
+// Shares out a graph's variables. Must not outlive its arguments.
 class Shares {
  public:
   // `order`: the graph's nodes, each after what it needs.
@@ -39,11 +40,11 @@ class Shares {
   // Gives each variable that has no device one, or several (SpreadRows).
   void ShareOut();
 
-  // Once all else is placed by that: whether there are more dense variables
-  // that cannot be cut, since a server would have to join them, for a norm of
-  // slots, for example, or an update does not go element by element. (A worker
-  // has what it reads as a whole in any case.) The next ShareOut, of variables
-  // without devices again, leaves these whole.
+  // To be called once all else is placed by that: whether there are more dense
+  // variables that cannot be cut, since a server would have to join them, for a
+  // norm of slots, for example, or an update does not go element by element. (A
+  // worker has what it reads as a whole in any case.) The next ShareOut, of
+  // variables without devices again, leaves these whole.
   bool FindWholes();
 
  private:

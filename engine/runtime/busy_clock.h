@@ -23,7 +23,8 @@ class BusyClock {
     BusyClock& clock_;
   };
 
-  // For which somebody did; work under way counts when it has ended.
+  // The seconds for which somebody has worked; work under way counts when it
+  // has ended.
   double seconds() const {
     MutexLock lock(mutex_);
     return std::chrono::duration<double>(total_).count();

@@ -1,5 +1,4 @@
-// What goes from accelerator to accelerator while their work is recorded as
-// one.
+// Sends and receives between accelerators while their work is recorded as one.
 #ifndef SLUICE_ENGINE_RUNTIME_CAPTURED_EXCHANGE_H_
 #define SLUICE_ENGINE_RUNTIME_CAPTURED_EXCHANGE_H_
 
@@ -18,8 +17,8 @@ namespace sluice {
 // and one capture (Accelerator::kTogether).
 class CapturedExchange final : public Exchange {
  public:
-  // Makes what the edges of these numbers need: while work is recorded is no
-  // time for it. The senders and receivers outlive this.
+  // Makes the events that these edges need, which cannot be made while work is
+  // recorded. The senders and receivers must outlive this.
   struct Pair {
     int edge = 0;
     Accelerator* sender = nullptr;

@@ -1,4 +1,4 @@
-// What the workers of a job do together: each calls the same collectives in the
+// Collectives of the workers of a job: each worker calls the same ones in the
 // same order, and each waits for the others.
 #ifndef SLUICE_ENGINE_RUNTIME_COLLECTIVE_H_
 #define SLUICE_ENGINE_RUNTIME_COLLECTIVE_H_
@@ -19,7 +19,7 @@ class DeviceMeeting;
 
 namespace SLUICE_PUBLIC sluice {
 
-// A collective that is to be done with `data`, in place.
+// A collective to be done on `data`, in place.
 struct CollectiveCall {
   enum class Verb : uint8_t {
     kAllReduce,

@@ -14,8 +14,8 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// How all workers give their devices the run that comes. NCCL wants that to be
-// alike: what one replays the others replay, and each the recording that was
+// How all workers add the next run to their devices' queues. NCCL requires them
+// to do it alike: if one replays a recording all do, and each the one that was
 // made together ("Using NCCL with CUDA Graphs" in its user guide).
 enum class DeviceRun : uint8_t {
   kAdd,     // kernel by kernel
@@ -23,15 +23,15 @@ enum class DeviceRun : uint8_t {
   kReplay,
 };
 
-// What a worker has of the run that comes.
+// A worker's state for the next run.
 struct DeviceRunOffer {
   // A line for each of its exchanges, in order.
   std::string_view exchanges;
-  // The number of its recording; 0: none.
+  // The number of the worker's recording; 0: none.
   uint64_t recorded = 0;
-  // Whether it may be recorded, and replayed.
+  // Whether the run may be recorded, and replayed.
   bool may_record = false;
-  // In how many runs, one after another, it could not be replayed since the
+  // The number of consecutive runs that the worker could not replay because the
   // others had another recording, or none. After some all make a new one.
   uint32_t missed = 0;
 };

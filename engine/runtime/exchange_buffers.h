@@ -1,4 +1,4 @@
-// What a tensor goes through on its way from device to device.
+// Buffers and events of tensors on their way from device to device.
 #ifndef SLUICE_ENGINE_RUNTIME_EXCHANGE_BUFFERS_H_
 #define SLUICE_ENGINE_RUNTIME_EXCHANGE_BUFFERS_H_
 

@@ -29,17 +29,17 @@ namespace sluice {
 // replayed in segments.
 class ExecutorGroup {
  public:
-  // Null where these cannot be one. Uses the accelerators.
+  // A group of `members`; null if they cannot be one. Uses the accelerators.
   static std::unique_ptr<ExecutorGroup> Make(
       const std::vector<Executor*>& members);
   ~ExecutorGroup();
   ExecutorGroup(const ExecutorGroup&) = delete;
   ExecutorGroup& operator=(const ExecutorGroup&) = delete;
 
-  // When Begin has been called of all members, with the same stop: to the end
-  // of the run, as Executor::Resume.
+  // Runs the members to the end of the run, as Executor::Resume does. Begin
+  // must have been called for all members, with the same stop.
   void Run();
-  // As of Executor.
+  // As Executor::why_not_captured.
   std::string why_not_captured() const {
     MutexLock lock(why_mutex_);
     return why_not_captured_;

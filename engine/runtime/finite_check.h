@@ -1,4 +1,5 @@
-// What is not finite: looked for in arrays, and in every output of a step.
+// Looks for values that are not finite in arrays, and in every output of a
+// step.
 #ifndef SLUICE_ENGINE_RUNTIME_FINITE_CHECK_H_
 #define SLUICE_ENGINE_RUNTIME_FINITE_CHECK_H_
 

@@ -40,7 +40,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
 
   // --- For LocalRendezvous, without its lock ---------------------------------
 
-  // By each part that has joined.
+  // To be called by each part that has joined.
   bool Prepare(int edges, Clock::time_point deadline);
   void Abort(const Status& status);
 
@@ -68,14 +68,14 @@ class LocalRendezvous::LocalExchange final : public Exchange {
   };
   struct Slot {
     std::atomic<State> state{State::kEmpty};
-    // The sender's. Read by the receiver when it has arrived.
+    // Written by the sender; read by the receiver when the tensor has arrived.
     Parcel sent;
     TransferBlock buffer;
     // On the sending accelerator, where that is one which the receiver reaches.
     DeviceBlock held;
     Accelerator* holder = nullptr;
     TransferMark produced, copied_out;  // from an accelerator
-    // The receiver's. Read by the sender when it is wanted.
+    // Written by the receiver; read by the sender when the state is kWanted.
     Parcel wanted;
     void* into = nullptr;
     TransferBlock pinned;    // on the way to an accelerator
@@ -86,7 +86,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
     Slot* next_asking = nullptr;
   };
 
-  // What arrives can be seen by those that look and wakes those that sleep.
+  // Publishes that a tensor has arrived and wakes receivers that sleep.
   // Sequentially consistent on both sides: either the receiver sees it before
   // it sleeps, or the sender sees that there are sleepers.
   void Arrive(Slot& slot, State state);
@@ -96,16 +96,16 @@ class LocalRendezvous::LocalExchange final : public Exchange {
   bool Keep(Slot& slot, Waker& waker);
   void Forget(Slot& slot);
 
-  // Where the list of those that ask has this one; null where it has not. There
-  // are at most as many as parts.
+  // The place of `slot` in the list of slots with a waker; null if it has none.
+  // The list has at most as many elements as there are parts.
   Slot** PlaceOf(const Slot& slot) REQUIRES(mutex_);
   Waker& Take(Slot*& place) REQUIRES(mutex_);
   void WakeFirst(Slot*& place) REQUIRES(mutex_) { Take(place).Wake(); }
 
   Result<Slot*> SlotOf(const Edge& edge);
 
-  // Whether the receiver has a place for just this, to which nobody else
-  // writes.
+  // Whether the sender may write to the receiver's memory: the receiver wants
+  // just this tensor, and nobody else writes there.
   static bool MayWrite(Slot& slot);
 
   bool Settled(const Slot& slot) const {
@@ -116,31 +116,32 @@ class LocalRendezvous::LocalExchange final : public Exchange {
     return deadline_ != Clock::time_point::max() && Clock::now() >= deadline_;
   }
 
-  // Whether it is settled, within some microseconds.
+  // Spins for some microseconds until the slot is settled; returns whether it
+  // is.
   bool Spin(const Slot& slot) const;
 
   Status WaitForSender(const Slot& slot);
 
-  // The receiver waits no longer: nobody shall write to its memory. False when
-  // it has come after all.
+  // Ends the receiver's wait, so that nobody writes to its memory any more.
+  // Returns false if the tensor has arrived after all.
   static bool TurnAway(Slot& slot);
 
   bool Reaches(const Edge& edge) const {
     return reached_->count({edge.receiver, edge.sender}) > 0;
   }
 
-  // Into memory of the sender's, by its compute queue.
+  // Copies into memory of the sending accelerator, by its compute queue.
   static Status Hold(Slot& slot, const Edge& edge, const DeviceView& from);
-  // Into pinned memory, beside what the compute queue does meanwhile.
+  // Copies into pinned memory, while the compute queue goes on.
   static Status CopyOut(Slot& slot, const Edge& edge, const DeviceView& from);
   static Status CopyIn(Slot& slot, const Edge& edge, const DeviceView& into);
-  // What the receiver's compute queue copies.
+  // Adds the copy to the receiver's compute queue.
   static Status AddCopyIn(Slot& slot, const Edge& edge, const DeviceView& into);
 
   // Waits for the copies of the last run. No part may be in a run.
   void WaitForCopies();
 
-  // Empty slots.
+  // Empties the slots, of which it makes at least `edges`.
   void Clear(int edges) REQUIRES(prepare_mutex_);
 
   RunKey key_;

@@ -1,6 +1,6 @@
-// A Plan: one device's part of a step, flat and immutable. Instructions in
-// schedule order, each with its prepared kernel and the places of its operands.
-// It knows nothing of graphs.
+// A Plan: one device's part of a step, flat and immutable. It has instructions
+// in schedule order, each with its prepared kernel and the locations of its
+// operands. A Plan knows nothing of graphs.
 #ifndef SLUICE_ENGINE_RUNTIME_PLAN_H_
 #define SLUICE_ENGINE_RUNTIME_PLAN_H_
 
@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// Where an operand's bytes are.
+// The place of an operand's bytes.
 struct Location {
   enum class Kind : uint8_t {
     kArena,     // `offset` bytes into the run's arena

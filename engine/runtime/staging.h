@@ -32,8 +32,8 @@ class Staging {
   static Result<std::unique_ptr<Staging>> Make(const Plan& plan,
                                                Accelerator& accelerator);
 
-  // Where kernels find the feed and the StepKey, and where they leave what is
-  // fetched: in device memory. Null for those the plan has not.
+  // Addresses in device memory of feeds, fetches and the StepKey, for kernels.
+  // Null for a feed or fetch that the Plan does not have.
   void* feed(uint32_t index) const;
   void* fetch(uint32_t index) const;
   const StepKey* key() const;
@@ -43,9 +43,9 @@ class Staging {
   Status CopyIn(int slot, std::span<void* const> feeds, const StepKey& key);
   // Adds the copies of its fetches, to come after its kernels.
   Status CopyOut(int slot);
-  // Passed when the step is over.
+  // The event that is passed when the slot's step is over.
   const Accelerator::Event& ended(int slot) const { return ended_[slot]; }
-  // When it is: copies what it fetched to the caller's buffers.
+  // Copies the step's fetches to the caller's buffers. Call it after ended().
   void Collect(int slot, std::span<void* const> fetches) const;
 
  private:

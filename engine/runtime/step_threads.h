@@ -20,9 +20,9 @@ class StepThreads {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // What is resumed, by one thread at a time. Owned by the caller, who leaves
-  // it alone from Start until Ended is called, and keeps it until nobody has it
-  // as a waker.
+  // A part, resumed by one thread at a time. Owned by the caller, who must not
+  // touch it from Start until Ended is called, and must keep it until nobody
+  // has it as a waker.
   class Part : public Waker {
    public:
     void Wake() final;
@@ -32,7 +32,8 @@ class StepThreads {
     // Goes on; false when it has given itself as a waker to what it waits for.
     // Called once more if it was woken before it returned.
     virtual bool Resume() = 0;
-    // Resume has returned true, and the threads know it no more.
+    // Called when Resume has returned true and the threads no longer use the
+    // part.
     virtual void Ended() = 0;
 
    private:
@@ -52,7 +53,7 @@ class StepThreads {
   };
 
   StepThreads() = default;
-  // No part is in their hands.
+  // All parts must have ended.
   ~StepThreads();
   StepThreads(const StepThreads&) = delete;
   StepThreads& operator=(const StepThreads&) = delete;
@@ -61,7 +62,8 @@ class StepThreads {
   // std::system_error.
   void Reserve(int threads) EXCLUDES(mutex_);
   int size() const EXCLUDES(mutex_);
-  // Has a part resumed until it ends. It never ends without a thread: Reserve.
+  // Resumes a part until it ends. Needs a thread, see Reserve: without one the
+  // part never ends.
   void Start(Part& part, TimePoint deadline = TimePoint::max())
       EXCLUDES(mutex_);
 

@@ -35,10 +35,10 @@ inline LeafRange LeavesOf(int64_t leaves, int64_t rank, int64_t size) {
 // them: each is in a slot, from 0. Where the values are is the caller's matter.
 class SubtreeRow {
  public:
-  // Puts `next`, which begins where the row ends, to its right, and joins
-  // siblings. The caller has its value in hand: add(i) adds that to the value
-  // in slot i, which then is in hand; at last put(i) puts it into slot i, where
-  // it is already after an add(i).
+  // Appends `next`, which begins where the row ends, and joins siblings. The
+  // caller holds the value of `next`: add(i) must add it to the value in slot
+  // i, which the caller then holds; at last put(i) must store the value held in
+  // slot i, where it is already after an add(i).
   template <typename Add, typename Put>
   void Append(Subtree next, const Add& add, const Put& put) {
     while (!row_.empty() && row_.back().leaves == next.leaves &&
@@ -64,7 +64,7 @@ class SubtreeRow {
   std::vector<Subtree> row_;
 };
 
-// What becomes of these leaves, appended one by one.
+// The subtrees that these leaves form when appended one by one.
 inline SubtreeRow SubtreesOf(LeafRange range) {
   SubtreeRow row;
   for (int64_t leaf = range.begin; leaf < range.end; ++leaf) {

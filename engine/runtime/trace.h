@@ -1,4 +1,4 @@
-// Watching a step: who ran when, and what came out.
+// Observers of a step: which instructions ran when, and their outputs.
 #ifndef SLUICE_ENGINE_RUNTIME_TRACE_H_
 #define SLUICE_ENGINE_RUNTIME_TRACE_H_
 
@@ -51,13 +51,13 @@ class ChromeTrace final : public Observer {
  public:
   bool reads_outputs() const override { return false; }
   Status AfterInstruction(const RanInstruction& ran) override;
-  // What else went on: a row `row` of the process `process`, whose pieces do
-  // not overlap. Times are of SteadyNowNs.
+  // Adds a span of other work in row `row` of the process `process`; the spans
+  // of a row must not overlap. Times are of SteadyNowNs.
   void AddSpan(const std::string& process, const std::string& row,
                const std::string& name, int64_t begin_ns, int64_t end_ns);
   // Drops what was collected.
   void Clear();
-  // Instructions.
+  // The number of instructions collected.
   size_t events() const;
   std::string ToJson() const;  // the whole file
 

@@ -13,7 +13,7 @@ namespace SLUICE_INTERNAL sluice {
 
 struct Edge;
 
-// What a kernel of these does, and of which edge.
+// The call that a transfer kernel makes, and its edge.
 struct Transfer {
   enum Call : uint8_t { kSendStart, kSendWait, kRecvStart, kRecvWait };
   Call call = kSendStart;

@@ -1,4 +1,4 @@
-// Who is told that a wait has ended.
+// Wakers, which are told that a wait may have ended.
 #ifndef SLUICE_ENGINE_RUNTIME_WAKER_H_
 #define SLUICE_ENGINE_RUNTIME_WAKER_H_
 
@@ -6,12 +6,12 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// Given to what a part of a step waits for, in place of a thread that waits.
+// Represents a part of a step that waits, without a thread waiting for it.
 class Waker {
  public:
-  // What was waited for may be there now: look again. From any thread and with
-  // any locks held; it does no more than note it. More often than needed does
-  // no harm.
+  // Says that the wait may have ended, so that the part looks again. May be
+  // called from any thread and with any locks held, since it only notes this;
+  // more calls than needed do no harm.
   virtual void Wake() = 0;
 
  protected:

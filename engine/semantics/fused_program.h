@@ -29,7 +29,7 @@ namespace SLUICE_INTERNAL sluice {
 
 // What the fusion pass makes has at most, and every device's kernels take, so
 // that no step is refused for having been fused. So few that on a CPU a tile's
-// values stay in the nearest cache.
+// values stay in the nearest cache; of float64, streamed, twice that.
 inline constexpr size_t kMostProgramInputs = 12;
 inline constexpr size_t kMostProgramSteps = 48;
 inline constexpr size_t kMostProgramOutputs = 6;

@@ -1,6 +1,6 @@
-// What a GPU's kernels do for a node, counted from its shapes: how many there
-// are, what they read and write, what they multiply. For a plan that nothing
-// has run (/null:0), and beside what was measured.
+// Counts the work of a GPU's kernels for a node from its shapes: the launches,
+// the bytes they read and write, the multiplications. For plans that are not
+// run (/null:0), and for comparison with measurements.
 //
 // What our own kernels are said to do here is held against them in the
 // emulation: how many there are for every op (op_table_test), and the bytes of

@@ -1,4 +1,4 @@
-// What a Plan keeps in memory, and what lives when it keeps the most.
+// Reports what a Plan keeps in memory, and which values live at its peak.
 #ifndef SLUICE_GRAPH_COMPILE_MEMORY_REPORT_H_
 #define SLUICE_GRAPH_COMPILE_MEMORY_REPORT_H_
 

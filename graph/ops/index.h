@@ -52,8 +52,8 @@ Output ScatterAdd(Operand x, Operand indices, Operand updates,
 // Adds up the slices of one row: of rows[n...], of a table of `limit` of them,
 // and values[n..., R...], which belong to them, the first slice of each row
 // becomes the sum of its slices in their order, each further one zeros, of row
-// -1, which stands for none. Its gradient takes time by the number of slices
-// squared.
+// -1, which stands for none. Its gradient takes time and memory by the number
+// of slices squared.
 struct SumRowsOutputs {
   Output rows;
   Output sums;

@@ -1,5 +1,5 @@
-// What passes know of a device: plain data, so that a master can plan for
-// devices of other processes that have written it down and sent it.
+// The description of a device for passes: plain data, so that a master can plan
+// for devices of other processes, which send their descriptions as text.
 #ifndef SLUICE_GRAPH_PASSES_DEVICE_DESCRIPTION_H_
 #define SLUICE_GRAPH_PASSES_DEVICE_DESCRIPTION_H_
 
@@ -60,7 +60,7 @@ struct DeviceDescription {
 
 using DeviceDescriptions = std::vector<DeviceDescription>;
 
-// Null where no device has that name.
+// The description of the device of that name, or null.
 const DeviceDescription* FindDevice(const DeviceDescriptions& devices,
                                     std::string_view name);
 

@@ -57,7 +57,7 @@ class NodeMerger {
   }
   // Whether the node is part of another by now.
   bool gone(const Node& node) const { return gone_[node.id()] != 0; }
-  // Where the node stands in the order.
+  // The node's position in the order.
   int place(const Node& node) const { return place_[node.id()]; }
   // The uses of `output` as an operand.
   std::vector<Use> UsesOf(const Output& output) const;

@@ -160,7 +160,7 @@ void FuseStatistics(Graph& graph, const DeviceDescriptions& devices);
 Status OrderVariables(Graph& graph);
 
 // Makes every update of a variable wait for the last of the step's collectives,
-// so that a step whose collectives another worker has not finished changes
+// so that a step whose last collective another worker has not come to changes
 // nothing here. An update that a collective waits for is an error.
 Status CommitTogether(Graph& graph);
 

@@ -42,7 +42,7 @@ struct Pass {
 // runs, all but Partition.
 std::span<const Pass> Pipeline();
 
-// What one pass did.
+// The record of one pass: its time, and the nodes left.
 struct PassReport {
   std::string name;
   double seconds = 0;

@@ -1,5 +1,5 @@
-// What a session and its prepared steps hold; for graph/session/session.cc and
-// graph/session/prepared_step.cc alone.
+// The private state of a session and its prepared steps. Internal to
+// graph/session.
 #ifndef SLUICE_GRAPH_SESSION_SESSION_STATE_H_
 #define SLUICE_GRAPH_SESSION_SESSION_STATE_H_
 

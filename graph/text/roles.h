@@ -46,7 +46,8 @@ class Roles {
   // A leader's; the others share it.
   Part part(const Node& node) const { return parts_[node.id()]; }
   // The node whose box this one shares: itself, or for a variable, a constant
-  // or a node of a variable's first value, a user. A leader leads itself.
+  // or a node of a variable's first value, the leader of a user of the value or
+  // of that variable. A leader leads itself.
   const Node& leader(const Node& node) const { return *leaders_[node.id()]; }
   bool Leads(const Node& node) const { return &leader(node) == &node; }
   // Where a leader of the forward part is drawn: mostly the scope it was named

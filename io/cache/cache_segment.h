@@ -31,25 +31,25 @@ struct IndexEntry {
 };
 inline constexpr size_t kEntryBytes = sizeof(IndexEntry) + kRecordFrameBytes;
 
-// Of a segment's path, which has no suffix.
+// The path of a segment's examples; `segment` is its path, without a suffix.
 std::string ExamplesPath(const std::string& segment);
 std::string IndexPath(const std::string& segment);
 
-// What an index of the key begins with.
+// The bytes that an index of the key begins with.
 std::string IndexHead(std::string_view key);
 
 std::string RecordOf(int64_t number, const Example& example);
 // The example of a record that should be the number's; nothing where it is not.
 // Throws Error when memory runs out.
 std::optional<Example> ExampleOf(int64_t number, std::string_view record);
-// The same of a record of so many bytes in a file, of which large tensors are
-// read into their memory. `buffer` is for the rest, and worth keeping: new
+// ExampleOf a record of `bytes` bytes in a file, whose large tensors are read
+// into their own memory. `buffer` is for the rest, and worth keeping: new
 // memory costs as much as reading.
 std::optional<Example> ReadExample(int64_t number, const ReadableFile& examples,
                                    uint64_t offset, uint64_t bytes,
                                    std::string* buffer);
 
-// Where examples are, of one index; reads on as the index grows.
+// Reads where examples are from one index; reads on as the index grows.
 class IndexReader {
  public:
   // The entries that came since, whose records are in the file of examples.
@@ -71,17 +71,17 @@ class SegmentWriter {
   SegmentWriter(std::string segment, std::string head, FileSystem& files)
       : segment_(std::move(segment)), head_(std::move(head)), files_(files) {}
 
-  // What the two files have once a record of so many bytes has been added.
+  // The bytes of the two files once a record of so many bytes has been added.
   uint64_t BytesWith(uint64_t record_bytes) const {
     return written_ + (index_ == nullptr ? head_.size() : 0) + record_bytes +
            kEntryBytes;
   }
-  // What they have.
+  // The bytes of the two files.
   uint64_t bytes() const { return written_; }
   // Makes the files at the first call. After an error none may follow: what
   // came behind a torn record would not be where the index says.
   Result<IndexEntry> Append(int64_t number, const std::string& record);
-  // To read what was added; null before.
+  // The file to read what was added from; null before anything was.
   std::shared_ptr<const ReadableFile> examples() const { return readable_; }
 
  private:

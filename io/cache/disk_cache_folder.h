@@ -1,4 +1,4 @@
-// Whose room it is in a folder of cached examples. Internal to io.
+// Shares out the room in a folder of cached examples. Internal to io.
 //
 //   HASH-WRITER.examples  the examples that a DiskCache has added
 //   HASH-WRITER.index     where they are in it
@@ -33,7 +33,7 @@ class DiskCacheFolder {
  public:
   DiskCacheFolder(std::string folder, uint64_t key_hash, uint64_t max_bytes,
                   FileSystem& files);
-  // Its key is not in use any more, by this one.
+  // The key is not in use any more, as far as this one is concerned.
   ~DiskCacheFolder();
 
   // Makes the folder where it is missing; from now on the key is in use. After
@@ -51,9 +51,10 @@ class DiskCacheFolder {
   // kNotFound where it is gone.
   Status RemoveSegment(const std::string& segment) const;
 
-  // This one's files, without what follows the dot.
+  // The path of this DiskCache's files, without what follows the dot.
   std::string own() const;
-  // The same of all of this key that have an index.
+  // The paths of all DiskCaches' files of this key that have an index,
+  // likewise.
   std::vector<std::string> Segments() const;
 
  private:

@@ -21,15 +21,15 @@ namespace sluice {
 
 void AppendExampleBytes(const Example& example, std::string* out);
 
-// Where the bytes of an example come from, once, from the first to the last.
+// A source of the bytes of an example, once, from the first to the last.
 class ExampleSource {
  public:
   virtual ~ExampleSource() = default;
-  // How many are still to come.
+  // The number of bytes that are still to come.
   virtual uint64_t left() const = 0;
   // The next n, which are no more than left(); valid until the next call.
   virtual Result<std::string_view> Take(size_t n) = 0;
-  // The same into memory.
+  // Reads the next n bytes into memory.
   virtual Status Read(void* to, size_t n) = 0;
 };
 

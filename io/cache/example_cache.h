@@ -1,4 +1,4 @@
-// Where Dataset::Cache keeps examples. Internal to io.
+// The places where Dataset::Cache keeps examples. Internal to io.
 #ifndef SLUICE_IO_CACHE_EXAMPLE_CACHE_H_
 #define SLUICE_IO_CACHE_EXAMPLE_CACHE_H_
 
@@ -20,10 +20,10 @@ class ExampleCache {
  public:
   virtual ~ExampleCache() = default;
 
-  // What was added under that number; nothing where it is not there, or cannot
-  // be read any more. What is not accepted counts as not there from now on, and
-  // another one may be added; where several have been, it is the first that is.
-  // Throws Error only when memory runs out.
+  // The example that was added under that number; nullopt where there is none,
+  // or it cannot be read any more. One that is not accepted counts as not there
+  // from now on, and another may be added; of several it is the first that is
+  // accepted. Throws Error only when memory runs out.
   using Accepts = std::function<bool(const Example&)>;
   virtual std::optional<Example> Find(int64_t number,
                                       const Accepts& accepts) = 0;
@@ -34,15 +34,15 @@ class ExampleCache {
   // Looks for what other processes have added since it was opened or called;
   // for the start of a pass.
   virtual void Refresh() {}
-  // Under how many numbers examples are known to be there.
+  // The number of numbers under which examples are known to be there.
   virtual int64_t size() const = 0;
   // Why some examples are not kept, one sentence: the first reason, always the
   // same from then on. "" as long as all are.
   virtual std::string Trouble() const = 0;
 };
 
-// Of up to that many bytes: of tensors, their names and what it takes to hold
-// them, about 400 bytes for a small one.
+// A cache in memory of up to `max_bytes`, counting tensors, their names and
+// what it takes to hold them, about 400 bytes for a small one.
 std::unique_ptr<ExampleCache> MemoryCache(uint64_t max_bytes);
 
 }  // namespace sluice

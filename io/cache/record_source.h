@@ -27,7 +27,7 @@ class RecordSource : public ExampleSource {
   // kDataLoss unless it begins as a record of so many bytes.
   Status ReadHead();
 
-  // Of the payload.
+  // The bytes of the payload that are still to come.
   uint64_t left() const override { return left_; }
   Result<std::string_view> Take(size_t n) override;
   Status Read(void* to, size_t n) override;
@@ -39,7 +39,7 @@ class RecordSource : public ExampleSource {
  private:
   // The next n bytes of the record, of which the payload's are summed up.
   Status ReadOn(char* to, size_t n);
-  // At least n bytes are in the buffer then.
+  // Reads until at least n bytes are in the buffer.
   Status Fill(size_t n);
 
   const ReadableFile& file_;

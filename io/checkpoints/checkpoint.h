@@ -22,13 +22,13 @@ struct TrainingState {
   std::string dataset_position;  // Iterator::SavePosition
   std::string schedule;          // of the learning rate
   double loss_scale = 1;
-  // What the checkpoint is judged by, when it was evaluated.
+  // The metric that the checkpoint is judged by, if it was evaluated.
   std::optional<double> metric;
   std::vector<std::string> class_names;  // as their numbers go; none: unknown
   std::map<std::string, std::string> extra;
 };
 
-// As text, and back; kDataLoss for what is no state.
+// A state as text, and back; kDataLoss for text that is no state.
 std::string PrintTrainingState(const TrainingState& state);
 Result<TrainingState> ParseTrainingState(const std::string& text);
 
@@ -36,20 +36,21 @@ struct Checkpoint {
   TrainingState state;
   // Variables by name, optimizer slots as "<variable>/<slot>".
   std::vector<NamedTensor> tensors;
-  // Others that are too large to be held for it.
+  // Other tensors, which are too large to be held in memory for it.
   std::vector<RowsTensor> by_rows = {};
 };
 
-// What the file at `path`, for messages, says of it: the default where it is no
-// checkpoint of ours, kDataLoss where it is one that lost its checksum.
+// The training state in a file, whose `path` is for messages: the default one
+// where the file is no checkpoint of ours, kDataLoss where it is one that lost
+// its checksum.
 Result<TrainingState> TrainingStateOf(const Safetensors& file,
                                       const std::string& path);
 
-// Atomic and checksummed.
+// Writes a checkpoint, atomically and with a checksum.
 Status WriteCheckpoint(const std::string& path, const Checkpoint& checkpoint,
                        FileSystem& files = FileSystem::Default());
-// kDataLoss when the file is damaged. A safetensors file that is no checkpoint
-// of ours is read too: its state is the default one.
+// Reads a checkpoint. kDataLoss when the file is damaged. A safetensors file
+// that is no checkpoint of ours is read too: its state is the default one.
 // Tensors for which `leave`, unless null, holds are left in the file, by_rows.
 Result<Checkpoint> ReadCheckpoint(const std::string& path,
                                   FileSystem& files = FileSystem::Default(),
@@ -78,24 +79,25 @@ class CheckpointManager {
   // The lock of a folder that is open for saving.
   static constexpr char kLockName[] = "training.lock";
 
-  // For saving. Creates the folder if need be, locks it (kLockName) for as long
-  // as the manager lives, and removes temporary files that a crash left
-  // in it. kFailedPrecondition, naming the process, where another has it open
-  // for saving.
+  // Opens a folder for saving. Creates the folder if need be, locks it
+  // (kLockName) for as long as the manager lives, and removes temporary files
+  // that a crash left in it. kFailedPrecondition, naming the process, where
+  // another has it open for saving.
   static Result<CheckpointManager> Open(const std::string& directory,
                                         Options options);
   static Result<CheckpointManager> Open(const std::string& directory) {
     return Open(directory, Options());
   }
-  // For reading: changes nothing, also beside one that saves. A folder that is
-  // not there holds no checkpoints.
+  // Opens a folder for reading: changes nothing, and may be used beside a
+  // manager that saves. A folder that is not there holds no checkpoints.
   static CheckpointManager ForReading(const std::string& directory,
                                       Options options);
   static CheckpointManager ForReading(const std::string& directory) {
     return ForReading(directory, Options());
   }
 
-  // Whom opening it does not keep out (FileLock); empty: nobody.
+  // Which other programs opening the folder does not keep out (FileLock), in
+  // one line; empty: none.
   std::string warning() const {
     return lock_ == nullptr ? std::string() : lock_->warning();
   }
@@ -106,16 +108,16 @@ class CheckpointManager {
   Result<std::string> Save(const Checkpoint& checkpoint);
 
   // The newest checkpoint that can be read, or nullopt when there is none.
-  // kDataLoss when there are some and all are damaged. One that a server does
-  // not give is an error, and so is one that is too large for the memory.
-  // `leave` is ReadCheckpoint's.
+  // kDataLoss when there are some and all are damaged. A checkpoint that a
+  // server does not give is an error, and so is one that is too large for the
+  // memory. `leave` is ReadCheckpoint's.
   Result<std::optional<Restored>> RestoreNewest(
       const Leave& leave = nullptr) const;
 
-  // One of them: kNotFound, listing the steps there are, where it is none;
-  // kDataLoss where it is damaged. And that of BestStep, nullopt without any,
-  // also where others are saved and removed meanwhile; an error where one
-  // cannot be read, which might be it.
+  // The checkpoint of a step: kNotFound, listing the steps there are, where
+  // there is none; kDataLoss where it is damaged. And the one of BestStep,
+  // nullopt without any, also where others are saved and removed meanwhile; an
+  // error where one that might be the best cannot be read.
   Result<Restored> RestoreStep(int64_t step) const;
   Result<std::optional<Restored>> RestoreBest() const;
 
@@ -125,8 +127,9 @@ class CheckpointManager {
   // read; nullopt without any.
   Result<std::optional<int64_t>> BestStep() const;
   std::string PathOf(int64_t step) const;
-  // Errors of ReadSafetensorsHeader. Where the file is replaced while it is
-  // read, that of the one in its place; kNotFound where it is removed.
+  // The header of a step's file. Errors of ReadSafetensorsHeader. Where the
+  // file is replaced while it is read, the header of the new one; kNotFound
+  // where it is removed.
   Result<SafetensorsHeader> HeaderOf(int64_t step) const;
 
   // Moves all checkpoints to a new sub-folder ("previous-1", ...), for a run
@@ -139,10 +142,10 @@ class CheckpointManager {
   CheckpointManager(std::string directory, Options options);
   // Removes what is not kept; `saved` always is.
   Status Prune(int64_t saved);
-  // Errors of HeaderOf.
+  // The metric in a step's header. Errors of HeaderOf.
   Result<std::optional<double>> MetricOf(int64_t step) const;
-  // BestStep among these. `unread` is why some could not be read; kNotFound if
-  // they are there no more, and for no other reason.
+  // BestStep among these steps. `unread` is why some could not be read;
+  // kNotFound if all of those are there no more.
   Result<std::optional<int64_t>> BestOf(const std::vector<int64_t>& steps,
                                         Status* unread) const;
 

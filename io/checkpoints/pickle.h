@@ -57,13 +57,13 @@ struct Pickle {
   const Value& operator[](Id id) const { return values[id]; }
 };
 
-// The most bytes that are read, of which files of weights have far fewer: their
-// numbers lie outside.
+// The most bytes of a pickle that are read; those of files of weights have far
+// fewer, since the numbers lie outside.
 inline constexpr size_t kMaxPickleBytes = size_t{8} << 20;
 
-// Memory and time are in proportion to the bytes: less than 150 of memory for
-// each. kDataLoss for anything malformed; kUnimplemented for other
-// protocols, rare instructions and more than kMaxPickleBytes.
+// Parses a pickle, in memory and time in proportion to its bytes: less than 150
+// bytes of memory for each. kDataLoss for anything malformed; kUnimplemented
+// for other protocols, rare instructions and more than kMaxPickleBytes.
 Result<Pickle> ParsePickle(std::string_view bytes);
 
 // For messages: "a list", "an object of argparse.Namespace".

@@ -40,7 +40,7 @@ bool IsPth(std::string_view first_bytes);
 // and those of PyTorch before 1.6.
 Result<std::vector<NamedTensor>> ReadPth(
     const std::string& path, FileSystem& files = FileSystem::Default());
-// The same from memory; `path` is only for messages.
+// ReadPth of a file's bytes in memory; `path` is only for messages.
 Result<std::vector<NamedTensor>> ParsePth(std::string_view bytes,
                                           const std::string& path);
 

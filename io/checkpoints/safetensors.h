@@ -36,16 +36,17 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-// One that is where it need not be whole in memory: elsewhere, or in a file.
-// Its shape has rows.
+// A tensor that need not be whole in memory: it is elsewhere, or in a file. Its
+// shape has rows.
 struct RowsTensor {
   std::string name;
   DType dtype = DType::kFloat32;
   Shape shape;
-  // Rows from `begin` on, as many as `rows`, which is of the right type, has.
+  // Reads rows from `begin` on into `rows`, which has the right type: as many
+  // as it has.
   std::function<Status(int64_t begin, Tensor* rows)> read;
 };
-// Calls fn with all of them, some at a time.
+// Calls fn with all rows, some at a time.
 Status ForRows(
     const RowsTensor& tensor,
     const std::function<Status(int64_t begin, const Tensor& rows)>& fn);
@@ -71,13 +72,14 @@ struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;  // in the order of their data
   Metadata metadata;                // without the checksum
   size_t data_bytes = 0;
-  // Of header and data, as it is written there; nullopt: it has none.
+  // The checksum of header and data, as the file states it; nullopt: it states
+  // none.
   std::optional<std::string> checksum = {};
 };
 
-// Atomic (FileSystem::WriteAtomically). kInvalidArgument for a name that is
-// empty, reserved or given twice. Strings must be UTF-8. Those `by_rows` are
-// read twice; kFailedPrecondition where that did not give the same.
+// Writes a file atomically (FileSystem::WriteAtomically). kInvalidArgument for
+// a name that is empty, reserved or given twice. Strings must be UTF-8. Tensors
+// `by_rows` are read twice; kFailedPrecondition where the two differ.
 Status WriteSafetensors(const std::string& path,
                         std::span<const NamedTensor> tensors,
                         std::span<const RowsTensor> by_rows,
@@ -90,11 +92,11 @@ inline Status WriteSafetensors(const std::string& path,
   return WriteSafetensors(path, tensors, {}, metadata, files);
 }
 
-// kDataLoss, naming the file and what is wrong, for anything malformed;
-// kUnimplemented for a dtype that DType lacks. The tensors own their memory,
-// which is all that it takes of their size. Those with rows for which `leave`,
-// unless null, holds are left in the file, by_rows: it stays open, and is as it
-// was checked as long as it is not written to in place.
+// Reads a file. kDataLoss, naming the file and what is wrong, for anything
+// malformed; kUnimplemented for a dtype that DType lacks. The tensors own their
+// memory, and no more memory of their size is taken. Tensors with rows for
+// which `leave`, unless null, holds are left in the file, by_rows: it stays
+// open, and is as it was checked as long as it is not written to in place.
 using Leave = std::function<bool(const std::string& name)>;
 Result<Safetensors> ReadSafetensors(const std::string& path, const Leave& leave,
                                     FileSystem& files = FileSystem::Default());
@@ -102,7 +104,7 @@ inline Result<Safetensors> ReadSafetensors(
     const std::string& path, FileSystem& files = FileSystem::Default()) {
   return ReadSafetensors(path, nullptr, files);
 }
-// The same from memory; `path` is only for messages.
+// ReadSafetensors of a file's bytes in memory; `path` is only for messages.
 Result<Safetensors> ParseSafetensors(std::string_view bytes,
                                      const std::string& path);
 // Names, dtypes and shapes without reading the data.

@@ -16,31 +16,32 @@
 
 namespace sluice {
 
-// Of the field before the header.
+// Bytes of the length field before the header.
 inline constexpr size_t kLengthBytes = 8;
-// The key of what is no tensor.
+// The header's key for metadata, which is no tensor.
 inline constexpr char kMetadataKey[] = "__metadata__";
 
 // The one spelling of a checksum: damage that turned "a" into "A" shows.
 std::string ChecksumText(uint32_t crc);
 
-// Errors are without the file's name.
+// Errors of the functions below are without the file's name.
 
-// By a file's first bytes.
+// The length of the header, in bytes, from a file's first bytes.
 Result<size_t> HeaderLength(std::string_view bytes);
 
 struct ParsedHeader {
   SafetensorsHeader header;
   uint32_t header_crc = 0;
 };
-// `text` is the header, `data_bytes` what follows it in the file.
+// Parses the header `text`; `data_bytes` follow it in the file.
 Result<ParsedHeader> ParseHeader(std::string_view text, size_t data_bytes);
 
-// All of `n` bytes from there; kDataLoss where the file ends before.
+// Reads all of `n` bytes from `offset` on; kDataLoss where the file ends
+// before.
 Status ReadAll(const ReadableFile& file, uint64_t offset, void* out, size_t n);
 
-// Of a file that is open, whatever its path has become meanwhile; the tensors'
-// data begin at `data`.
+// Reads the header of an open file, whatever its path has become meanwhile; the
+// tensors' data begin at byte `*data`.
 Result<ParsedHeader> ReadHeader(const ReadableFile& file, uint64_t* data);
 
 // The length field and the header of a file whose data are those tensors',
@@ -50,11 +51,12 @@ Result<std::string> FileHead(
     std::span<const TensorInfo> tensors, const Metadata& metadata,
     const std::function<Result<uint32_t>(uint32_t crc)>& with_data);
 
-// Any other byte in a bool is undefined behaviour in C++.
+// kDataLoss where a bool is neither 0 nor 1: any other byte is undefined
+// behaviour in C++.
 Status CheckBools(const NamedTensor& tensor);
 
-// What messages show of a path: of a web address what comes before its query,
-// which may be a signature.
+// The part of a path that messages show: of a web address what comes before its
+// query, which may be a signature.
 std::string ShownPath(const std::string& path);
 
 template <typename T>

@@ -22,8 +22,7 @@ namespace sluice {
 // than when it was opened. After an error only Place may be called.
 class ByteStream {
  public:
-  // How a file is compressed that begins with these bytes; they are 4 KiB, or
-  // all it has.
+  // Tells how a file is compressed by its first bytes: 4 KiB, or all it has.
   using Detect = Compression (*)(std::string_view head);
   static Result<std::unique_ptr<ByteStream>> Open(const std::string& path,
                                                   Detect detect,
@@ -31,16 +30,16 @@ class ByteStream {
   ByteStream(const ByteStream&) = delete;
   ByteStream& operator=(const ByteStream&) = delete;
 
-  // Some of the bytes that follow, none only at the end; valid until the next
-  // call but Take.
+  // Returns some of the bytes that follow, none only at the end; valid until
+  // the next call other than Take.
   Result<std::string_view> Peek();
-  // Goes n of those bytes on.
+  // Goes on by n of the bytes that Peek gave.
   void Take(size_t n);
   // Adds the next n bytes to `out`, unless that is null; returns how many there
   // were, fewer only at the end. Memory is taken as they come, not for n.
   Result<uint64_t> Append(uint64_t n, std::string* out);
-  // Passes over n bytes; returns how many there were. Those of a file that is
-  // not compressed are not read.
+  // Passes over n bytes; returns how many there were. In a file that is not
+  // compressed they are not read.
   Result<uint64_t> Skip(uint64_t n);
 
   // Bytes given out and passed over.

@@ -9,10 +9,12 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// By the processor's own instruction, where it has one. Of bytes that come
-// behind others it is of all of them, given `before`, that of the others.
+// The checksum, by the processor's own instruction where it has one. For bytes
+// that follow others, `before` is the checksum of those, and the result that of
+// all.
 uint32_t Crc32c(std::string_view bytes, uint32_t before = 0);
-// The same by tables, as on processors without: some four times slower.
+// The checksum by tables, as on processors without the instruction: some four
+// times slower.
 uint32_t Crc32cByTables(std::string_view bytes, uint32_t before = 0);
 
 // The form TFRecord stores: a CRC of data that contain CRCs would be weak.

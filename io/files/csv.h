@@ -32,8 +32,8 @@ namespace SLUICE_INTERNAL sluice {
 struct CsvRow {
   std::vector<std::string> fields;  // one at least
   int64_t line = 0;                 // that it begins in, from 1
-  // Of ParseCsv: as it was written, without its line end: a part of the text
-  // parsed, and valid as long as that.
+  // From ParseCsv: the row as it was written, without its line end: a part of
+  // the parsed text, and valid as long as that.
   std::string_view text = {};
 };
 
@@ -55,9 +55,9 @@ class CsvParser {
 
   // Whether the last call made a row whole.
   bool whole() const { return whole_; }
-  // That row, until the next call. The caller may take it.
+  // The row that was made whole, until the next call. The caller may take it.
   CsvRow& row() { return row_; }
-  // Where its text lies among all bytes.
+  // Where the row's text lies among all bytes.
   uint64_t row_begin() const { return row_begin_; }
   uint64_t row_end() const { return row_end_; }
 
@@ -98,7 +98,8 @@ class CsvParser {
   CsvRow row_;
 };
 
-// kDataLoss as CsvParser says; `path` is only for messages.
+// Parses all of a text. kDataLoss as CsvParser says; `path` is only for
+// messages.
 Result<std::vector<CsvRow>> ParseCsv(std::string_view text,
                                      const std::string& path,
                                      char separator = ',');

@@ -37,7 +37,7 @@ class WritableFile {
 class ReadableFile {
  public:
   virtual ~ReadableFile() = default;
-  // Bytes, when it was opened.
+  // The file's size in bytes when it was opened.
   virtual uint64_t size() const = 0;
   // Up to n bytes from `offset` on into `out`; returns how many, fewer only
   // where the file ends.
@@ -47,23 +47,24 @@ class ReadableFile {
   // file system.
   using Reopen = std::function<std::unique_ptr<ReadableFile>()>;
   virtual Reopen reopen() const { return nullptr; }
-  // What FileVersion (io/files/file_version.h) says of the path while the file
-  // there is still this one, as it was when it was opened; empty where nobody
-  // says.
+  // What FileVersion (io/files/file_version.h) returns for the path as long as
+  // the file there is still this one, as it was when it was opened; empty where
+  // it is not known.
   virtual std::string version() const { return {}; }
-  // When it was last written, by the clock of who keeps it, before it was
-  // opened; none where nobody says. Of an object the end of that second.
+  // When the file was last written, before it was opened, by the clock of the
+  // machine that keeps it; nullopt where it is not known. For an object the end
+  // of that second.
   virtual std::optional<std::chrono::system_clock::time_point> written() const {
     return std::nullopt;
   }
 };
 
-// A file that is this process's: until the lock is destroyed, or the process
-// ends, however it ends (in an object store a while after that). Thread-safe.
+// A lock on a file, held until it is destroyed or the process ends, however it
+// ends (in an object store a while after that). Thread-safe.
 class FileLock {
  public:
   virtual ~FileLock() = default;
-  // Whom it does not keep out, in one line; empty: nobody.
+  // Which programs the lock does not keep out, in one line; empty: none.
   virtual std::string warning() const { return {}; }
 };
 
@@ -75,24 +76,25 @@ class FileSystem {
 
   // The machine's own; lives as long as the process.
   static FileSystem& Posix();
-  // That of paths as users write them: "scheme://rest" is for the file system
-  // registered for the scheme (io/files/schemes.h), any other path for Posix().
+  // The file system for paths as users write them: "scheme://rest" is for the
+  // file system registered for the scheme (io/files/schemes.h), any other path
+  // for Posix().
   static FileSystem& Default();
 
-  // The first `limit` bytes, fewer when the file is shorter. kDataLoss for what
-  // is no file, such as a pipe, which may never end; kFailedPrecondition
-  // without the permission.
+  // The first `limit` bytes, fewer when the file is shorter. kDataLoss for a
+  // path that is no file, such as a pipe, which may never end;
+  // kFailedPrecondition without the permission.
   virtual Result<std::string> ReadPrefix(const std::string& path,
                                          size_t limit) = 0;
   // Errors as ReadPrefix.
   virtual Result<std::unique_ptr<ReadableFile>> OpenRead(
       const std::string& path) = 0;
   virtual Result<size_t> Size(const std::string& path) = 0;  // bytes
-  // What FileVersion (io/files/file_version.h) says. By default kUnimplemented.
-  virtual Result<std::string> Version(const std::string& path);
-  // The same of all files that are directly in a folder, by their names, where
-  // one question answers that, as in an object store. By default
+  // The file's version, for FileVersion (io/files/file_version.h). By default
   // kUnimplemented.
+  virtual Result<std::string> Version(const std::string& path);
+  // The versions of all files directly in a folder, by their names, where one
+  // request gives them, as in an object store. By default kUnimplemented.
   virtual Result<std::map<std::string, std::string>> Versions(
       const std::string& folder);
   // Creates the file or empties an existing one.
@@ -101,15 +103,15 @@ class FileSystem {
   // Creates the file or writes behind its last byte.
   virtual Result<std::unique_ptr<WritableFile>> OpenAppend(
       const std::string& path) = 0;
-  // Atomic; replaces `to`.
+  // Renames a file atomically; replaces `to`.
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
   virtual Status Remove(const std::string& path) = 0;
   // Makes creations, renames and removals in a folder survive a loss of power.
   virtual Status SyncDirectory(const std::string& path) = 0;
   // Names (not paths) in a folder, sorted.
   virtual Result<std::vector<std::string>> List(const std::string& path) = 0;
-  // Whether there is a file or a folder. False only where there surely is none:
-  // an error where that cannot be told, as without the permission or of a
+  // Whether there is a file or a folder. False only where there surely is none;
+  // an error where that cannot be told, as without the permission or with a
   // server that is away, lest something be done as if there were none.
   virtual Result<bool> Exists(const std::string& path) = 0;
   // Locks the file, created if need be, and writes `holder` into it. While
@@ -138,8 +140,8 @@ class FileSystem {
   virtual Status WriteAtomically(const std::string& path,
                                  std::span<const std::string_view> pieces);
 
-  // The same of the pieces that `write` gives to its argument, which need not
-  // be in memory together. What that or `write` returns is an error of all.
+  // WriteAtomically of the pieces that `write` gives to its argument, which
+  // need not be in memory together. An error of either fails the whole.
   using Append = std::function<Status(std::string_view piece)>;
   virtual Status StreamAtomically(
       const std::string& path,
@@ -151,10 +153,10 @@ class FileSystem {
   }
 };
 
-// What a file may be called until it is whole: "PATH.tmp-PROCESS-NUMBER",
-// another one each time.
+// The name of a file until it is whole: "PATH.tmp-PROCESS-NUMBER", another one
+// each time.
 std::string TemporaryName(const std::string& path);
-// Is this such a name?
+// Whether TemporaryName could have made this name.
 bool IsTemporaryName(std::string_view name);
 
 // "a/b" of "a/b/c"; "." when there is no slash.

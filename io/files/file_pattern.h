@@ -15,9 +15,9 @@ namespace SLUICE_INTERNAL sluice {
 // or a folder of that very name.
 bool IsFilePattern(const std::string& path);
 
-// The names that fit it in its folder, sorted; hidden ones only where the
-// pattern begins with a dot, too. kNotFound where none does, naming the
-// pattern.
+// The names in its folder that fit the path's pattern, sorted; hidden ones only
+// where the pattern begins with a dot, too. kNotFound where none does, naming
+// the pattern.
 Result<std::vector<std::string>> NamesByPattern(
     const std::string& path, FileSystem& files = FileSystem::Default());
 

@@ -1,4 +1,4 @@
-// Whether a file is still the one that it was.
+// File versions, by which to tell whether a file is still the one that it was.
 #ifndef SLUICE_IO_FILES_FILE_VERSION_H_
 #define SLUICE_IO_FILES_FILE_VERSION_H_
 

@@ -13,20 +13,20 @@
 
 namespace sluice {
 
-// Does this start like a gzip file?
+// Whether `bytes` start like a gzip file.
 bool IsGzip(std::string_view bytes);
 // How a file that starts like this is compressed. zlib's header is two bytes,
 // and one of a thousand other files starts like it: ask only where nothing else
 // says what the file is.
 Compression CompressionOf(std::string_view bytes);
 
-// Deflate cannot expand by more than this: a bound on what to allocate.
+// The most that Deflate data can expand by: a bound on what to allocate.
 inline constexpr size_t kMaxGzipRatio = 1032;
 
 // Decompresses data that come in pieces. Several streams one after another, as
 // gzip's members are, make one; zeros between and behind these are padding, as
-// gzip(1) has it. Checks each one's checksum, and gzip's length,
-// where it ends: what it held has been given out by then. One thread at a time.
+// gzip(1) has it. Checks each stream's checksum, and gzip's length, at the
+// stream's end: its bytes have been given out by then. One thread at a time.
 class Inflater {
  public:
   explicit Inflater(Compression compression);  // not kNone
@@ -34,9 +34,9 @@ class Inflater {
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  // Up to n bytes into `out`; takes what it uses from the front of `*in`. Fewer
-  // than n only when all of that is used. kDataLoss when the data are corrupt,
-  // `*in` being what is behind the fault.
+  // Writes up to n bytes to `out`, and takes what it uses from the front of
+  // `*in`. Returns fewer than n only when all of `*in` is used. kDataLoss when
+  // the data are corrupt; `*in` is then what is behind the fault.
   Result<size_t> Inflate(std::string_view* in, void* out, size_t n);
   // kDataLoss where the data must not end behind what was used.
   Status CheckEnd() const;
@@ -55,9 +55,10 @@ class Deflater {
   Deflater(const Deflater&) = delete;
   Deflater& operator=(const Deflater&) = delete;
 
-  // Appends what the bytes so far have become; some of it comes later.
+  // Appends compressed bytes to `out`; those for the last of `in` may come
+  // later.
   void Deflate(std::string_view in, std::string* out);
-  // The rest. Nothing may be called afterwards.
+  // Appends the rest. Nothing may be called afterwards.
   void Finish(std::string* out);
 
  private:
@@ -72,8 +73,8 @@ class GzipReader {
  public:
   explicit GzipReader(std::string_view compressed) : rest_(compressed) {}
 
-  // Up to n bytes into `out`; fewer only at the end of the data. kDataLoss when
-  // they are corrupt or stop early.
+  // Reads up to n bytes into `out`; fewer only at the end of the data.
+  // kDataLoss when these are corrupt or stop early.
   Result<size_t> Read(void* out, size_t n);
 
  private:
@@ -81,7 +82,7 @@ class GzipReader {
   Inflater inflater_{Compression::kGzip};
 };
 
-// The CRC-32 of gzip and zip of bytes that follow those of `crc`, 0 at first.
+// The CRC-32 of gzip and zip. `crc` is that of the bytes before, 0 at first.
 uint32_t Crc32(uint32_t crc, std::string_view bytes);
 
 }  // namespace sluice

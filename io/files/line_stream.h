@@ -19,7 +19,7 @@
 
 namespace sluice {
 
-// What some programs put before UTF-8 text; it is no part of it.
+// The mark that some programs put before UTF-8 text; it is no part of the text.
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 // For ByteStream: text is plain or compressed by gzip; it may begin as zlib's
@@ -42,7 +42,7 @@ class LineStream {
   Result<bool> Next(std::string* line);
   // Passes over n lines; returns how many there were. Errors as Next.
   Result<int64_t> Skip(int64_t n);
-  // Of the last line, for messages: "'f', line 3", counted from 1.
+  // Where the last line is, for messages: "'f', line 3", counted from 1.
   std::string Place() const;
 
  private:

@@ -1,4 +1,4 @@
-// What a lock says where the file system knows none. Internal to io.
+// The warning of a lock where the file system knows no locks. Internal to io.
 #ifndef SLUICE_IO_FILES_LOCK_WARNING_H_
 #define SLUICE_IO_FILES_LOCK_WARNING_H_
 
@@ -8,9 +8,9 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// FileLock::warning() of a lock of `path` for which the system call failed with
-// this error, where that says that there are no locks; empty: it says something
-// else.
+// FileLock::warning() of a lock of `path` whose system call failed with
+// `error_number`, if that means that there are no locks; empty if it means
+// something else.
 std::string WarningWithoutLocks(int error_number, const std::string& path);
 
 }  // namespace sluice

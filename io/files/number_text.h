@@ -19,14 +19,15 @@ namespace sluice {
 //             that is nearest (ties to even), which may be 0 for a very small
 //             one; or [+-] inf, infinity or nan in any case
 //   bool      0, 1, true or false in any case
-// kDataLoss that says what it is not ("'1.5' is no int32", "'300' is beyond
-// uint8"). The dtype is none of the halves: CHECK.
+// kDataLoss for any other text ("'1.5' is no int32", "'300' is beyond uint8").
+// The dtype is none of the halves: CHECK.
 Status ParseNumber(std::string_view text, DType dtype, void* out);
 
 // The text without spaces and tabs around it.
 std::string_view TrimBlanks(std::string_view text);
 
-// For messages: in quotes, shortened, without control characters.
+// The text as messages show it: in quotes, shortened, without control
+// characters.
 std::string Quoted(std::string_view text);
 
 }  // namespace sluice

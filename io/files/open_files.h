@@ -1,4 +1,4 @@
-// What readers of many files at random have in common, such as RecordFiles.
+// The common parts of readers of many files at random, such as RecordFiles.
 // Internal to io.
 #ifndef SLUICE_IO_FILES_OPEN_FILES_H_
 #define SLUICE_IO_FILES_OPEN_FILES_H_
@@ -20,9 +20,9 @@
 
 namespace sluice {
 
-// Keeps at most 64 files open, those used last, and of those that can be opened
-// again without asking (ReadableFile::reopen) that, so that their version stays
-// the one that was seen first. Thread-safe.
+// Keeps at most 64 files open, those used last. Of files that can be opened
+// again without asking it keeps ReadableFile::reopen, so that their version
+// stays the one that was seen first. Thread-safe.
 class OpenFiles {
  public:
   using File = std::shared_ptr<const ReadableFile>;
@@ -42,13 +42,13 @@ class OpenFiles {
 
   FileSystem* file_system_;
   Mutex mutex_;
-  // By their numbers; the one used last comes first.
+  // Open files with their numbers; the one used last comes first.
   std::vector<std::pair<size_t, File>> open_ GUARDED_BY(mutex_);
   std::map<size_t, ReadableFile::Reopen> reopen_ GUARDED_BY(mutex_);
 };
 
-// The bytes of a file from its first to its last, by pieces that lie apart. Of
-// large gaps it reads little, of small ones many at once.
+// Reads pieces of a file that lie apart, from its first byte to its last. Of
+// large gaps it reads little; across small ones it reads many pieces at once.
 class ForwardWindow {
  public:
   explicit ForwardWindow(const ReadableFile& file) : file_(file) {}
@@ -63,7 +63,7 @@ class ForwardWindow {
   uint64_t begin_ = 0, end_ = 0;  // in the file, of what was read
 };
 
-// Numbers what is in several files, in their order.
+// Numbers the items of several files, in the files' order.
 class ItemNumbers {
  public:
   struct Item {
@@ -74,7 +74,7 @@ class ItemNumbers {
     first_.push_back(first_.back() + static_cast<int64_t>(items));
   }
   int64_t size() const { return first_.back(); }
-  // Of a number from 0 to size() - 1.
+  // The item with a number from 0 to size() - 1.
   Item Find(int64_t number) const;
 
  private:
@@ -82,13 +82,13 @@ class ItemNumbers {
 };
 
 // Calls learn(i) for i from 0 to count - 1 on so many threads, but for those
-// behind one that has failed; the error of the least i that did. Programs use
-// it, too.
+// behind one that has failed; returns the error of the least i that has.
+// Programs use it, too.
 SLUICE_INTERNAL Status ForEachFile(size_t count, int threads,
                                    const std::function<Status(size_t)>& learn);
 
-// What describe(i, &text) writes of each file, one behind another, by so many
-// threads.
+// The texts that describe(i, &text) writes of each file, one behind another; it
+// is called by so many threads.
 Result<std::string> TextOfFiles(
     size_t count, int threads,
     const std::function<Status(size_t, std::string*)>& describe);

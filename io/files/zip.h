@@ -42,7 +42,7 @@ class ZipArchive {
   // kUnimplemented for archives of several disks.
   static Result<ZipArchive> Open(std::string_view bytes);
 
-  // In the order of the directory.
+  // The entries, in the order of the directory.
   std::span<const ZipEntry> entries() const { return entries_; }
   bool Contains(std::string_view name) const { return index_.contains(name); }
   // The bytes of an entry; reads them all, for their checksum. kDataLoss where

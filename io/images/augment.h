@@ -19,7 +19,7 @@ namespace SLUICE_PUBLIC sluice {
 
 // How a picture is cut before anything else is done to it.
 struct RandomCut {
-  // By RandomPadCrop with so many zeros; without, by RandomResizedCrop.
+  // If set, by RandomPadCrop with so many zeros; else by RandomResizedCrop.
   std::optional<int64_t> pad;
   RandomCrop crop;  // its `flip` is for either
 };
@@ -70,18 +70,18 @@ class Augmentation {
   static Result<Augmentation> Parse(
       std::string_view text, const std::array<double, 3>& mean,
       const std::optional<RandomCut>& usual = std::nullopt);
-  // With all arguments and without blanks; Parse makes the same of it.
+  // The text with all arguments and without blanks; Parse makes the same of it.
   std::string ToString() const;
 
   // How a picture is cut first, which is left to the caller: that can be done
   // while it is decoded. What Parse got as usual, with what the text says.
   const RandomCut& cut() const { return cut_; }
-  // What else is done to it: of uint8 [height,width,3], of any size; throws
-  // Error for another. A function of the image and the key
+  // Does all but the cut to an image, uint8 [height,width,3], of any size;
+  // throws Error for another tensor. A function of the image and the key
   // (Dataset::MapRandom). What a part draws does not depend on the others, but
   // on how many of its name come before it.
   Tensor Apply(const Tensor& image, uint64_t key) const;
-  // What is done to a batch: the ways for MixBatch. Empty: nothing.
+  // The ways for MixBatch to mix a batch. Empty: it is not mixed.
   std::vector<BatchMix> batch() const;
 
  private:

@@ -10,15 +10,16 @@
 
 namespace sluice {
 
-// Of an image of rows x columns pixels.
+// The functions below are for an image of rows x columns pixels.
 
 // All of ResizeAndCrop but the zeros around what is smaller than the crop.
 Resampling CentreResampling(int64_t rows, int64_t columns, int64_t resize,
                             int64_t crop);
-// These, on all sides alike, where the image has fewer rows or columns.
+// Adds those zeros, on all sides alike, where the image has fewer than `side`
+// rows or columns.
 void PadToSquare(Tensor* image, int64_t side);
 
-// RandomResizedCrop.
+// The resampling of RandomResizedCrop.
 Resampling RandomResampling(int64_t rows, int64_t columns, int64_t side,
                             uint64_t key, const RandomCrop& crop);
 

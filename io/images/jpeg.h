@@ -17,11 +17,12 @@ namespace SLUICE_INTERNAL sluice {
 
 bool IsJpeg(std::string_view bytes);
 
-// So many that no photograph has more: a small file may claim billions.
+// The most pixels of an image, more than any photograph has: a small file may
+// claim billions.
 inline constexpr int64_t kMaxPixels = 100'000'000;
 
-// For all functions below: kDataLoss for damaged or truncated data, more than
-// kMaxPixels or, but of ReadJpegSize, more than 100 scans; kUnimplemented
+// Errors of all functions below: kDataLoss for damaged or truncated data, more
+// than kMaxPixels or, but of ReadJpegSize, more than 100 scans; kUnimplemented
 // without libjpeg.
 
 // uint8 [height,width,3], RGB. Four inks (CMYK, YCCK) are taken to be stored
@@ -33,7 +34,7 @@ Result<Tensor> DecodeJpeg(std::string_view bytes);
 struct JpegSize {
   int64_t height = 0, width = 0;
 };
-// From the header alone.
+// The size of an image, from the header alone.
 Result<JpegSize> ReadJpegSize(std::string_view bytes);
 
 // Calls `take` with the rows of `part` from top to bottom, part.width RGB
@@ -43,7 +44,7 @@ Result<JpegSize> ReadJpegSize(std::string_view bytes);
 // error, what was taken is worthless.
 Status DecodeJpegRows(std::string_view bytes, const ImagePart& part,
                       const std::function<void(const uint8_t* row)>& take);
-// The same rows as an image, uint8 [part.height,part.width,3].
+// The rows of DecodeJpegRows as an image, uint8 [part.height,part.width,3].
 Result<Tensor> DecodeJpegPart(std::string_view bytes, const ImagePart& part);
 
 // A baseline JFIF file of uint8 [height,width,3], RGB: quality 1 to 100 in

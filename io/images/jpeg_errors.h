@@ -6,7 +6,7 @@
 #include <memory>
 #include <string_view>
 
-// libjpeg's.
+// Structs of libjpeg.
 struct jpeg_common_struct;
 struct jpeg_error_mgr;
 
@@ -22,16 +22,17 @@ class JpegErrors {
   JpegErrors(const JpegErrors&) = delete;
   JpegErrors& operator=(const JpegErrors&) = delete;
 
-  // For what is compressed or decompressed with it.
+  // libjpeg's error manager, for what compresses or decompresses with it.
   jpeg_error_mgr* manager();
   std::jmp_buf& back();
 
-  // For its functions: with libjpeg's message, or with one of ours.
+  // For the error functions: jumps back with libjpeg's message, or with `text`.
   [[noreturn]] static void Fail(jpeg_common_struct* info);
   [[noreturn]] static void Fail(jpeg_common_struct* info,
                                 std::string_view text);
 
-  // After an error. No file is damaged because it needs much memory.
+  // After an error: its message, and whether it is a lack of memory, which does
+  // not mean that the file is damaged.
   const char* message() const;
   bool lacks_memory() const;
 

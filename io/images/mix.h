@@ -54,14 +54,14 @@ void MixBatch(std::span<const BatchMix> ways, Example& batch, uint64_t key);
 void DrawMix(std::span<const BatchMix> ways, int64_t rows, int64_t columns,
              Example& batch, uint64_t key);
 
-// What of rows x columns pixels the other picture replaces, cut off at the
-// edges: around the pixel (y, x), half of sqrt(1 - lambda) times each side,
+// The part of rows x columns pixels that the other picture replaces, cut off at
+// the edges: around the pixel (y, x), half of sqrt(1 - lambda) times each side,
 // rounded down, to both directions. May be empty.
 ImagePart CutBox(int64_t rows, int64_t columns, double lambda, int64_t y,
                  int64_t x);
 
-// From Beta(alpha, alpha), 0 to 1, ends included where alpha is so small that
-// it rounds to them.
+// A number drawn from Beta(alpha, alpha), 0 to 1, ends included where alpha is
+// so small that it rounds to them.
 double DrawBeta(double alpha, CounterRandom& random);
 
 }  // namespace sluice

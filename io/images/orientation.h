@@ -1,4 +1,4 @@
-// Which way up a picture was stored, and putting it upright. Internal to the
+// Finds which way up a picture was stored, and puts it upright. Internal to the
 // library.
 #ifndef SLUICE_IO_IMAGES_ORIENTATION_H_
 #define SLUICE_IO_IMAGES_ORIENTATION_H_
@@ -12,8 +12,8 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// What Exif's Orientation says: 1, upright, to 8. In the words of its standard
-// (JEITA CP-3451), where the stored first row and first column are to be seen:
+// Exif's Orientation: 1, upright, to 8. In the words of its standard (JEITA
+// CP-3451), where the stored first row and first column are to be seen:
 //   1 top, left       2 top, right     3 bottom, right   4 bottom, left
 //   5 left, top       6 right, top     7 right, bottom   8 left, bottom
 class Orientation {
@@ -22,16 +22,17 @@ class Orientation {
   explicit Orientation(int exif = 1);
   int exif() const;
 
-  // Whether nothing is to be done.
+  // Whether the stored picture is upright already.
   bool upright() const { return !swapped_ && !from_bottom_ && !from_right_; }
-  // Whether what is upright is as wide as what is stored is high.
+  // Whether the upright picture is as wide as the stored one is high.
   bool swaps_sides() const { return swapped_; }
 
-  // Where, in what is stored, a part of the upright picture lies. That has
-  // `height` rows and `width` columns as it is stored.
+  // Where a part of the upright picture lies in the stored one, which has
+  // `height` rows and `width` columns.
   ImagePart Stored(const ImagePart& upright, int64_t height,
                    int64_t width) const;
-  // uint8 [height,width,channels] as it is stored, or a part of it, upright.
+  // Puts a stored picture, uint8 [height,width,channels], or a part of one,
+  // upright.
   Tensor Upright(const Tensor& stored) const;
 
  private:
@@ -40,9 +41,9 @@ class Orientation {
   bool swapped_, from_bottom_, from_right_;
 };
 
-// From the Exif data of a JPEG (its first APP1 segment of these, before the
-// picture) or a PNG (its eXIf chunk). Upright where there are none, where they
-// are damaged, and for any other bytes.
+// Reads it from the Exif data of a JPEG (its first APP1 segment of these,
+// before the picture) or a PNG (its eXIf chunk). Upright where there are none,
+// where they are damaged, and for any other bytes.
 Orientation ReadOrientation(std::string_view bytes);
 
 }  // namespace sluice

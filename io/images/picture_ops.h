@@ -1,5 +1,5 @@
-// What augmentation does to pictures, in Pillow's arithmetic: the bytes are
-// those that torchvision's functions of the same names make of a PIL image,
+// The operations of augmentation on pictures, in Pillow's arithmetic: the bytes
+// are those that torchvision's functions of the same names make of a PIL image,
 // unless the compiler makes one operation of a * b + c, as GCC does on aarch64:
 // then some are next to them.
 #ifndef SLUICE_IO_IMAGES_PICTURE_OPS_H_
@@ -9,9 +9,9 @@
 
 namespace sluice {
 
-// In what follows images are uint8 [height,width,3], red, green and blue, of
-// any size, and results are of the same size. Numbers must be finite, factors
-// below a million.
+// In all functions below images are uint8 [height,width,3], red, green and
+// blue, of any size, and results are of the same size. Numbers must be finite,
+// factors below a million.
 
 // Image.blend of a degenerate image and the image: 0 gives the degenerate one,
 // 1 the image, a factor above goes further away from the degenerate one. That
@@ -33,8 +33,8 @@ Tensor AutoContrast(const Tensor& image);
 // Makes each channel's histogram as flat as can be.
 Tensor Equalize(const Tensor& image);
 
-// What follows moves pixels, to the nearest one; what comes from outside the
-// image is 0. Positions count in 1/65536 of a pixel, as Pillow's do below
+// The functions below move pixels, to the nearest one; pixels from outside the
+// image are 0. Positions count in 1/65536 of a pixel, as Pillow's do below
 // 32,768 pixels.
 
 // New pixel (x, y) is the old one at x + slope * y, or y + slope * x. So the
@@ -42,9 +42,9 @@ Tensor Equalize(const Tensor& image);
 // stays.
 Tensor ShearX(const Tensor& image, double slope);
 Tensor ShearY(const Tensor& image, double slope);
-// By that many pixels to the right and down.
+// Moves the image by that many pixels to the right and down.
 Tensor Translate(const Tensor& image, int64_t right, int64_t down);
-// Counterclockwise about the centre.
+// Turns the image counterclockwise about the centre.
 Tensor Rotate(const Tensor& image, double degrees);
 
 }  // namespace sluice

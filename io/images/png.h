@@ -18,7 +18,7 @@ constexpr bool IsPngSize(int64_t height, int64_t width) {
   return height >= 1 && height <= kMost && width >= 1 && width <= kMost;
 }
 
-// uint8 [height,width,channels], 1 (grey), 3 (RGB) or 4 (RGBA) channels.
+// Writes uint8 [height,width,channels], 1 (grey), 3 (RGB) or 4 (RGBA) channels.
 // kInvalidArgument for another tensor; kUnimplemented without libpng.
 Result<std::string> EncodePng(const Tensor& image);
 

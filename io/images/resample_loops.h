@@ -44,7 +44,7 @@ struct ResampleLoops {
 };
 
 const ResampleLoops& PortableResampleLoops();
-// Those with AVX2 where this machine has it; they give the same bytes.
+// The loops with AVX2 where this machine has it; they give the same bytes.
 const ResampleLoops& FastestResampleLoops();
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// How much memory elements take that are there ahead of who asks for them.
+// Bounds the memory of elements that are made before they are asked for.
 // Internal to io.
 #ifndef SLUICE_IO_PIPELINE_AHEAD_BYTES_H_
 #define SLUICE_IO_PIPELINE_AHEAD_BYTES_H_
@@ -13,10 +13,11 @@
 
 namespace sluice {
 
-// As Dataset has it.
+// Dataset::DefaultAheadBytes.
 size_t DefaultAheadBytes();
 
-// What the stages of one iterator may hold together. Thread-safe.
+// The bytes that the stages of one iterator may hold ahead together.
+// Thread-safe.
 class AheadBudget {
  public:
   // 0: DefaultAheadBytes().
@@ -33,10 +34,11 @@ class AheadBudget {
   std::atomic<size_t> held_ = 0;
 };
 
-// Those of one stage, which asks before it makes an element. One that its
-// reader waits for may always be made: so none waits for ever, and no more is
-// held than the budget has and one element for each stage. How large an element
-// will be is taken from those before it. Under the stage's lock.
+// The bytes of one stage, which asks before it makes an element. An element
+// that the stage's reader waits for may always be made: so none waits for ever,
+// and no more is held than the budget has and one element for each stage. How
+// large an element will be is taken from those before it. The caller holds the
+// stage's lock.
 class AheadBytes {
  public:
   explicit AheadBytes(std::shared_ptr<AheadBudget> budget)
@@ -48,13 +50,13 @@ class AheadBytes {
   // Whether another one may be made, as it always is where it `must`; *held is
   // then what is counted for it.
   bool Begin(bool must, size_t* held);
-  // It was made, and has so many bytes.
+  // An element was made, and has so many bytes.
   void Made(size_t bytes, size_t* held);
-  // It was taken, or none was made.
+  // The element was taken, or none was made.
   void Drop(size_t* held) { Count(0, held); }
   void Clear();
 
-  // How many such as the last ones fit into the budget, 1 at least.
+  // How many elements like the last ones fit into the budget, at least 1.
   size_t Fit() const {
     return std::max<size_t>(1,
                             budget_->most() / std::max<size_t>(1, expected_));
@@ -72,7 +74,7 @@ class AheadBytes {
   size_t total_ = 0;   // of all that are there
 };
 
-// Of the example's tensors.
+// The bytes of the example's tensors.
 size_t HeldBytes(const Example& example);
 
 }  // namespace sluice

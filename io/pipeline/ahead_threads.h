@@ -16,16 +16,16 @@
 
 namespace sluice {
 
-// And *since_ns is now.
+// Seconds since *since_ns, which becomes now.
 inline double SecondsSince(int64_t* since_ns) {
   const int64_t now = SteadyNowNs();
   return 1e-9 * static_cast<double>(now - std::exchange(*since_ns, now));
 }
 
-// What a stream that is computed on several threads derives from. One by one
-// they take pieces of its work. They start with the first element that is asked
-// for, or when `threads` says that more are wanted, and end when the stream is
-// moved or destroyed, for which it must call StopThreads.
+// The base of streams that are computed on several threads. One by one these
+// take pieces of the stream's work. They start with the first element that is
+// asked for, or when `threads` says that more are wanted, and end when the
+// stream is moved or destroyed, for which it must call StopThreads.
 class AheadThreads {
  public:
   AheadThreads(const AheadThreads&) = delete;
@@ -54,7 +54,7 @@ class AheadThreads {
   // double from the first size, so that the first batches come soon, to a
   // number of whole batches: between two of them the reader may pause.
   void Adapt(int64_t batch);
-  // Until `ready()`; measures it for the window.
+  // Waits until `ready()`, and measures that for the window.
   template <typename Ready>
   void WaitUntil(const Ready& ready) REQUIRES(mutex_) {
     if (ready()) return;
@@ -89,7 +89,7 @@ class AheadThreads {
   const StopFlagPtr stop_input_;
   Stage* const stage_;
   std::vector<std::thread> running_;
-  // Of the window under way.
+  // The window under way.
   int64_t window_size_ = kFirstWindow;
   int64_t window_begin_ns_ = 0;
 

@@ -14,11 +14,12 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// Of all pipelines that it is given to (Dataset::Map). Thread-safe.
+// The bad examples of all pipelines that it is given to (Dataset::Map).
+// Thread-safe.
 class BadExamples {
  public:
-  // How many different ones are passed over before it is an error; one that
-  // comes again, in another epoch, is not another one.
+  // `limit`: how many different bad examples are passed over before it is an
+  // error; one that comes again, in another epoch, counts once.
   explicit BadExamples(int64_t limit) : limit_(limit) {}
 
   int64_t limit() const { return limit_; }
@@ -34,9 +35,9 @@ class BadExamples {
   Status Add(int64_t place, const Status& error);
 
   int64_t count() const;  // of different ones
-  // What is wrong with each, in the order in which they came.
+  // The fault of each bad example, in the order in which they came.
   std::vector<std::string> messages() const;
-  // With the one at a place; "" where there was none.
+  // The fault of the bad example at a place; "" where there was none.
   std::string At(int64_t place) const;
 
  private:

@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// What the streams of one Cache share.
+// The elements that the streams of one Cache share.
 struct CachedElements {
   std::unique_ptr<ExampleCache> examples;
   bool outlives_process = false;

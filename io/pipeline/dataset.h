@@ -71,23 +71,23 @@ struct MapOptions {
 
 // How examples of different shapes become a batch.
 struct PaddingOptions {
-  // By the name of a tensor: what fills it up; 0 for the others.
+  // The value that a tensor is filled up with, by its name; 0 for the others.
   std::map<std::string, Number> values = {};
   bool drop_remainder = false;
 };
 
 // Where Cache keeps elements.
 struct CacheOptions {
-  // Of all that is kept: in memory of the elements, in a folder of the files,
-  // of other caches in it too. Elements beyond that are made anew.
+  // The most bytes that are kept: in memory of the elements, in a folder of all
+  // files there, those of other caches too. Elements beyond that are made anew.
   uint64_t max_bytes = uint64_t{1} << 30;
-  // Of the local disk, where they outlive the process and serve others; empty:
-  // in memory.
+  // A folder of the local disk, where elements outlive the process and serve
+  // others; empty: they are kept in memory.
   std::string folder = {};
-  // With a folder: what is kept, in words that are others when it is something
-  // else: the data, and what the functions before do with them. Nothing else
-  // tells apart what the same steps make of sources of the same description,
-  // such as two sets of tensors of the same size.
+  // With a folder: a name for what is kept, which must differ for other data
+  // and for other functions before the cache. Nothing else tells apart what the
+  // same steps make of sources of the same description, such as two sets of
+  // tensors of the same size.
   std::string key = {};
 };
 
@@ -105,9 +105,9 @@ class Iterator {
   Result<bool> Next(Example* element);
 
   // Goes to the first element of the next epoch, whatever was left of this one.
-  // That yields what the next pass of a Repeat in its place would: what is
-  // random draws anew. kDataLoss where this one had no element. Where the next
-  // one cannot be begun the position stays in this one.
+  // It yields what the next pass of a Repeat in its place would: random steps
+  // draw anew. kDataLoss where this epoch had no element. Where the next epoch
+  // cannot be begun the position stays in this one.
   Status NextEpoch();
   int64_t epoch() const { return static_cast<int64_t>(epoch_); }
   int64_t consumed() const { return consumed_; }  // elements, in the epoch
@@ -156,10 +156,11 @@ class Dataset {
   // must not touch tensors it has kept; it may throw.
   Dataset Map(std::function<void(Example&)> fn, MapOptions options = {}) const;
   Dataset Map(RowwiseMap map) const;
-  // For random augmentation: `key` is 64 random bits, a function of the seed,
-  // the epoch and the element's place in it. Behind Batch it is the batch's,
-  // one for all workers that have a share of it (Share), so that their number
-  // changes nothing: what differs by example is to be drawn before Batch.
+  // Map for random augmentation: `key` is 64 random bits, a function of the
+  // seed, the epoch and the element's place in it. Behind Batch it is the
+  // batch's, one for all workers that have a share of it (Share), so that their
+  // number changes nothing: what differs by example is to be drawn before
+  // Batch.
   Dataset MapRandom(uint64_t seed,
                     std::function<void(Example&, uint64_t key)> fn,
                     MapOptions options = {}) const;
@@ -171,7 +172,7 @@ class Dataset {
   Dataset Repeat(int64_t n = -1) const;
   // Stacks n elements; the last batch of a pass may be smaller.
   Dataset Batch(int64_t n, bool drop_remainder = false) const;
-  // The same for examples that differ in the sizes of their dimensions: each
+  // Batch for examples that differ in the sizes of their dimensions: each
   // tensor is filled up behind its end to the largest of its batch.
   Dataset PaddedBatch(int64_t n, PaddingOptions padding = {}) const;
   // Padded batches of examples of about the same length: those whose length is
@@ -207,7 +208,8 @@ class Dataset {
   Dataset Interleave(std::function<Dataset(const Example&)> open, int64_t cycle,
                      int64_t block = 1, int threads = 1,
                      int max_threads = 0) const;
-  // The same one after the other.
+  // The elements of the dataset that `open` makes of each example, one dataset
+  // after another.
   Dataset FlatMap(std::function<Dataset(const Example&)> open, int threads = 1,
                   int max_threads = 0) const;
   // Keeps what came from its input the first time for later epochs and other
@@ -215,8 +217,8 @@ class Dataset {
   // kInvalidArgument behind Shuffle, MapRandom and Choose, and behind a
   // generator that does not say that it is (GeneratorOptions).
   Dataset Cache(CacheOptions options = {}) const;
-  // Says how many elements there are where that is not known. Iterators return
-  // kDataLoss where it is not true.
+  // States the number of elements where it is not known. Iterators return
+  // kDataLoss where there are more or fewer.
   Dataset ExpectSize(int64_t n) const;
 
   // What worker `rank` of `size` gets of every batch: of a Batch of n, its
@@ -255,24 +257,24 @@ class Dataset {
   // first ones may be more.)
   Iterator MakeIterator(std::shared_ptr<StageTimes> times = nullptr,
                         size_t ahead_bytes = 0) const;
-  // Iterators of several, which hold ahead_bytes together; `times` are told of
-  // the first.
+  // Makes an iterator of each dataset; ahead of what was asked for they hold
+  // ahead_bytes together. `times` are told of the first.
   static std::vector<Iterator> MakeIterators(
       const std::vector<Dataset>& datasets,
       std::shared_ptr<StageTimes> times = nullptr, size_t ahead_bytes = 0);
-  // A quarter of the memory that was free when this process first asked: the
-  // rest is for the model, what is shuffled, and the pages of files.
+  // A quarter of the memory that was free when this process first asked, in
+  // bytes: the rest is for the model, what is shuffled, and the pages of files.
   static size_t DefaultAheadBytes();
   // The first element. Throws Error, also when the dataset is empty.
   Example First() const;
-  // The same with batches of one example, to learn names, dtypes and shapes
-  // without making a batch that may not fit into memory.
+  // The first element with batches of one example, to learn names, dtypes and
+  // shapes without making a batch that may not fit into memory.
   Example Sample() const;
 
-  // The same without the maps of bytes to numbers at its end, behind which come
-  // only Batch, Prefetch, Share and maps that leave what they map untouched:
-  // its batches have the bytes, a quarter of the size. Those maps are added to
-  // `left`, in their order.
+  // This dataset without the maps of bytes to numbers at its end, behind which
+  // come only Batch, Prefetch, Share and maps that leave what they map
+  // untouched: its batches have the bytes, a quarter of the size. Those maps
+  // are added to `left`, in their order.
   Dataset LeaveBytes(std::vector<BytesToFloats>* left) const;
 
   // Why a Cache in it, or what a map keeps examples in, does not keep all that

@@ -1,4 +1,4 @@
-// What a Dataset describes. Internal to io.
+// The nodes of the pipeline that a Dataset describes. Internal to io.
 #ifndef SLUICE_IO_PIPELINE_DATASET_NODE_H_
 #define SLUICE_IO_PIPELINE_DATASET_NODE_H_
 
@@ -22,7 +22,7 @@ namespace sluice {
 // where it may read for ever and yield nothing. Thread-safe.
 class StopFlag {
  public:
-  // Also where `outer`, which may be null, is set.
+  // A flag that is also set where `outer`, which may be null, is.
   explicit StopFlag(std::shared_ptr<const StopFlag> outer)
       : outer_(std::move(outer)) {}
   void Set(bool stop) { stop_ = stop; }
@@ -40,8 +40,9 @@ using StopFlagPtr = std::shared_ptr<StopFlag>;
 // What a pipeline is opened for.
 struct Opening {
   int64_t batch_limit = INT64_MAX;  // no batch gets more examples
-  // Of each batch, the part of worker `rank` of `size` (Dataset::Share). Where
-  // `size` is not 1, there is one Batch, of `size` examples at least.
+  // Which part of each batch to read: that of worker `rank` of `size`
+  // (Dataset::Share). Where `size` is not 1, there is one Batch, of `size`
+  // examples at least.
   int64_t rank = 0;
   int64_t size = 1;
   // Which elements are asked for; the others are only skipped.
@@ -51,13 +52,13 @@ struct Opening {
   // Whether Stream::Save will be called: what reads ahead must remember marks.
   bool marks = false;
   StopFlagPtr stop = std::make_shared<StopFlag>(nullptr);
-  // Of all that is held ahead.
+  // The budget of all that is held ahead.
   std::shared_ptr<AheadBudget> ahead = std::make_shared<AheadBudget>(0);
-  // Who wants to know what the stages take; null: nobody, and nothing is
-  // counted or measured.
+  // Where to count and measure what the stages do; null: nothing is.
   std::shared_ptr<StageTimes> times = nullptr;
-  // What it opens: for Open the stage that reads it, whose input number `input`
-  // it is; for OpenStream itself. Null for the last of all and without `times`.
+  // For Open the stage that reads what is opened, as its input number `input`;
+  // for OpenStream the stage itself. Null for the last of all and without
+  // `times`.
   Stage* stage = nullptr;
   int input = 0;
 };
@@ -74,7 +75,7 @@ class DatasetNode {
   virtual ~DatasetNode() = default;
   // A stream of its elements, which tells opening.times of itself.
   StreamPtr<Example> Open(const Opening& opening) const;
-  // What StageTimes calls it; empty where it is no stage of its own.
+  // The node's name in StageTimes; empty where it is no stage of its own.
   virtual std::string stage() const = 0;
   virtual int64_t cardinality() const = 0;
   virtual int64_t examples_per_epoch() const = 0;
@@ -96,12 +97,12 @@ class DatasetNode {
   // Whether one epoch may be empty and another not.
   virtual bool epochs_differ_in_size() const { return epochs_differ(); }
 
-  // What a map in it that may pass over bad examples has for them: then which
-  // element is the n-th depends on what can be read. Else null.
+  // The BadExamples of a map in it that may pass over some: then which element
+  // is the n-th depends on which can be read. Null without such a map.
   virtual const BadExamples* bad_examples() const { return nullptr; }
   // Whether that map stands behind a Batch, so that they are batches.
   virtual bool passes_over_batches() const { return false; }
-  // How many times it batches, one within the other.
+  // The number of Batch steps in it, one within the other.
   virtual int batches() const { return 0; }
   // Whether a change of the order comes behind a Batch, so that a position is
   // of batches of that size.
@@ -113,15 +114,15 @@ class DatasetNode {
   // Whether its batches are one worker's part of them.
   virtual bool shared() const { return false; }
 
-  // Where the elements are rows of tensors in memory, in some order: those
-  // rows and the order. Else null.
+  // The rows and their order where the elements are rows of tensors in memory;
+  // else null.
   virtual std::shared_ptr<const Rows> rows() const { return nullptr; }
   virtual StreamPtr<int64_t> OpenOrder() const { return nullptr; }
 
-  // Of a map that makes the same of an element wherever it stands: what it
-  // maps, and the same map of something else. What changes the order is then
-  // put before it, where less is moved and nothing is mapped in vain. Else
-  // null.
+  // For a map that makes the same of an element wherever it stands, the node
+  // that it maps, and the same map of another node; else null. Steps that
+  // change the order are then put before the map, where less is moved and
+  // nothing is mapped in vain.
   virtual NodePtr mapped() const { return nullptr; }
   virtual NodePtr MapOf(NodePtr /*other*/) const { return nullptr; }
 
@@ -166,7 +167,8 @@ class DerivedNode : public DatasetNode {
   bool shared() const override { return input_->shared(); }
 
  protected:
-  // For LeaveBytes: a Node of what the input is then, and of the arguments.
+  // For LeaveBytes: makes a Node of what LeaveBytes of the input gives, and of
+  // the arguments.
   template <typename Node, typename... Arguments>
   NodePtr Rebuilt(std::vector<BytesToFloats>* left,
                   const Arguments&... arguments) const {
@@ -178,13 +180,14 @@ class DerivedNode : public DatasetNode {
   const NodePtr input_;
 };
 
-// For the input of a step that reads it on threads of its own.
+// The opening for the input of a step that reads it on threads of its own.
 inline Opening OnThread(Opening opening) {
   opening.stop = std::make_shared<StopFlag>(std::move(opening.stop));
   return opening;
 }
 
-// Behind a step that asks for all elements, whatever is needed.
+// The opening for the input of a step that asks for all elements, whatever is
+// needed.
 inline Opening AllNeeded(Opening opening) {
   opening.needed = {};
   return opening;
@@ -201,15 +204,16 @@ void Require(bool condition, std::string_view who, int64_t got,
              std::string_view wanted);
 // Numbers of threads as MapOptions has them.
 void RequireThreads(std::string_view who, int threads, int max_threads);
-// Behind a map that passes over bad examples, where an element stands among all
-// is not known without reading them.
+// Throws Error behind a map that passes over bad examples: there, an element's
+// place among all is not known without reading them.
 void RefuseBadExamples(const DatasetNode& input, std::string_view what);
-// For Share: workers read different examples, so that they would pass over
-// different ones.
+// Throws Error for Share of a map that passes over bad examples: workers read
+// different examples, so that they would pass over different ones.
 void RefusePassingOver(const BadExamples* bad);
 // For Cache: throws Error where the node's epochs differ.
 void RefuseToCache(const DatasetNode& node);
-// For a step of single examples, none of which a map may pass over.
+// Throws Error unless the input is of single examples, none of which a map may
+// pass over.
 void RequireExamples(const DatasetNode& input, std::string_view who);
 
 }  // namespace sluice

@@ -14,8 +14,8 @@
 
 namespace sluice {
 
-// What a stream of examples has when it makes several at once faster than one
-// by one.
+// Implemented by a stream of examples that makes several at once faster than
+// one by one.
 class Batcher {
  public:
   virtual ~Batcher() = default;
@@ -94,7 +94,8 @@ class RowwiseMapStream : public Stream<Example>, public Batcher {
   const RowwiseMap map_;
 };
 
-// Of every n elements in turn, those from `begin` to before `end`.
+// Which elements are meant: of every n in turn, those from `begin` to before
+// `end`.
 struct BatchRows {
   int64_t n = 1;
   int64_t begin = 0;

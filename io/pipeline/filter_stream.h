@@ -36,7 +36,7 @@ class FilterStream : public Stream<Example> {
 // All of it, and an error where that are not n.
 class ExpectSizeStream : public Stream<Example> {
  public:
-  // For messages: `source`, unless empty, said how many there are.
+  // `source`, unless empty, is what said how many there are, for messages.
   ExpectSizeStream(StreamPtr<Example> input, int64_t n,
                    const std::string& source = "");
   Status StartEpoch(uint64_t epoch) override;

@@ -39,19 +39,20 @@ class KeptExamples {
   explicit KeptExamples(const CacheOptions& options);
   ~KeptExamples();
 
-  // What was added under the name; nothing where it is not there or cannot be
-  // read any more. If it was added with another version it counts as not there
-  // from now on. It shares no memory with what was added. Throws Error only
-  // when memory runs out.
+  // The example that was added under the name; nullopt where there is none or
+  // it cannot be read any more. One that was added with another version counts
+  // as not there from now on. The result shares no memory with what was added.
+  // Throws Error only when memory runs out.
   std::optional<Example> Find(std::string_view name, std::string_view version);
   // Keeps a copy where there is room and none of this version is there. What
   // cannot be kept is no error.
   void Add(std::string_view name, std::string_view version,
            const Example& example);
 
-  // How many there are, as far as is known, of whatever versions.
+  // The number of examples kept, of any version, as far as is known.
   int64_t size() const;
-  // Why some are not kept, one sentence: the first reason. "" while all are.
+  // Why some examples are not kept, in one sentence: the first reason. "" while
+  // all are.
   std::string Trouble() const;
 
  private:

@@ -22,7 +22,7 @@ namespace sluice {
 // The key is a function of the seed, the epoch and the place in it.
 using KeyedMap = std::function<void(Example&, uint64_t key)>;
 
-// What a map made of one element of its input.
+// The result of a map for one element of its input.
 struct Attempt {
   Example example;
   uint64_t place = 0;  // in the epoch
@@ -49,9 +49,10 @@ class SerialAttempts : public Stream<Attempt> {
   uint64_t place_ = 0;
 };
 
-// The same in the same order, mapped ahead on several threads, which one by one
-// take an element from the input. Elements that are not `needed` are passed
-// over in the input, which was opened with `opening`, and can only be skipped.
+// The attempts of a map in the input's order, made ahead on several threads,
+// which one by one take an element from the input. Elements that are not
+// `needed` are passed over in the input, which was opened with `opening`, and
+// can only be skipped.
 class ParallelAttempts : public Stream<Attempt>, private AheadThreads {
  public:
   ParallelAttempts(StreamPtr<Example> input, KeyedMap fn, uint64_t seed,
@@ -90,7 +91,7 @@ class ParallelAttempts : public Stream<Attempt>, private AheadThreads {
   Status ReadPiece(Piece* piece, bool* more);
   void SaveInput(Mark* mark) const;
 
-  // Of the thread that reads, while reading_ is set, else of the caller's.
+  // Used by the thread that reads, while reading_ is set, else by the caller's.
   StreamPtr<Example> input_;
   uint64_t place_ = 0;  // of its next element
   uint64_t first_ = 0;  // place of the first one of a batch
@@ -107,8 +108,9 @@ class ParallelAttempts : public Stream<Attempt>, private AheadThreads {
   Status error_ GUARDED_BY(mutex_);  // of the input, behind ahead_
 };
 
-// What the attempts succeeded in. `bad`, unless null, has those that the map
-// cannot read, of which up to `most_in_a_row` may follow each other.
+// The elements of the attempts that succeeded. `bad`, unless null, gets those
+// that the map cannot read, of which up to `most_in_a_row` may follow each
+// other.
 class MapStream : public Stream<Example> {
  public:
   MapStream(StreamPtr<Attempt> attempts, std::shared_ptr<BadExamples> bad,

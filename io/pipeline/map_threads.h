@@ -1,4 +1,4 @@
-// How many threads a map runs on. Internal to io.
+// Chooses how many threads a map runs on. Internal to io.
 #ifndef SLUICE_IO_PIPELINE_MAP_THREADS_H_
 #define SLUICE_IO_PIPELINE_MAP_THREADS_H_
 
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// What some elements that follow each other took, in seconds.
+// The times, in seconds, that some consecutive elements took.
 struct MapWindow {
   int64_t elements = 0;
   double seconds = 0;  // from the last one before them to the last of them
@@ -25,7 +25,7 @@ struct MapThreads {
   int most = 1;
   std::function<int(const MapWindow&)> adapt = nullptr;
 
-  // As MapOptions::threads and max_threads have it.
+  // From MapOptions::threads and max_threads.
   static MapThreads Of(int threads, int max_threads);
 };
 
@@ -44,7 +44,7 @@ class AdaptiveThreads {
   explicit AdaptiveThreads(int most) : most_(most) {}
 
   int threads() const { return threads_; }
-  // How many there are to be after this window, in which threads() were
+  // How many threads there are to be after this window, in which threads() were
   // running, but for those that could not be started.
   int Next(const MapWindow& window);
 
@@ -66,7 +66,7 @@ class AdaptiveThreads {
 
   void Judge(double rate, double waited);
   void Try(int threads, double rate);
-  // So many keep pace, if elements take `times` as long.
+  // How many threads keep pace, if elements take `times` as long.
   int Needed(const MapWindow& window, double times) const;
 
   const int most_;

@@ -1,4 +1,4 @@
-// Where a stream is within its epoch, as numbers. Internal to io.
+// Marks: where a stream is within its epoch, as numbers. Internal to io.
 //
 // Each stage writes what it needs to find its place again, its input's place
 // included (Stream::Save), and reads as many numbers back (Stream::Restore).

@@ -25,7 +25,7 @@ Result<Example> StackPadded(std::span<const Example> examples,
 class BucketStream : public Stream<Example> {
  public:
   using Length = std::function<int64_t(const Example&)>;
-  // Which examples are for which bucket, and how many it takes: see
+  // The length function, the boundaries and the batch sizes of the buckets: see
   // Dataset::BucketByLength. `length` is not called where there is one bucket.
   struct Buckets {
     Length length;

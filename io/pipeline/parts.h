@@ -28,7 +28,8 @@ class PartOpener {
   using Open = std::function<Dataset(const Example&)>;
   // The input is opened with `opening`.
   PartOpener(Open open, const Opening& opening);
-  // Of element `number` of that epoch of the input, at its begin.
+  // Opens the stream of element `number` of that epoch of the input, at its
+  // begin.
   Result<StreamPtr<Example>> operator()(const Example& element, int64_t number,
                                         uint64_t epoch) const;
 
@@ -43,13 +44,14 @@ class Parts {
   virtual Status StartEpoch(uint64_t epoch) = 0;
   // The next one; false where the input has ended. It must not outlive this.
   virtual Result<bool> Next(Part* part) = 0;
-  // Where this is, and the places of the parts of before that are still open.
+  // Saves where this is, and the places of the earlier parts that are still
+  // open.
   virtual void Save(std::span<const Place* const> open, Mark* mark) const = 0;
   // Goes there, right after StartEpoch, and gives those parts, at their begin.
   virtual Result<std::vector<Part>> Restore(MarkReader* mark) = 0;
 };
 
-// On the caller's thread.
+// Reads the parts on the caller's thread.
 class PartsInTurn : public Parts {
  public:
   PartsInTurn(StreamPtr<Example> input, PartOpener open)

@@ -33,8 +33,9 @@ class PartsAhead : public Parts, private AheadThreads {
  private:
   class PartStream;
 
-  // What follows `number` to `stream` is of the thread that has it in hand, or
-  // of the caller's while no thread runs; the rest is under the lock.
+  // The fields after `number` up to `stream` belong to the thread that has the
+  // part in hand, or to the caller's while no thread runs; the rest is under
+  // the lock.
   struct AheadPart {
     int64_t number = 0;         // of the input's element
     Mark before, after;         // of the input
@@ -67,7 +68,7 @@ class PartsAhead : public Parts, private AheadThreads {
   Status OpenPart(AheadPart* part, Mark* begin);
   bool MayGoOn(AheadPart* part) REQUIRES(mutex_);
   void Queue(const AheadPartPtr& part) REQUIRES(mutex_);
-  // Where half of what a part may have ahead was taken.
+  // Queues the part once half of what it may have ahead was taken.
   void QueueIfFew(const AheadPartPtr& part) REQUIRES(mutex_);
   Work ReadOf(const AheadPartPtr& part) REQUIRES(mutex_);
   bool MayHold(AheadPart* part) REQUIRES(mutex_);
@@ -78,7 +79,7 @@ class PartsAhead : public Parts, private AheadThreads {
   void Drop(AheadPart* part);
   void SavePart(const AheadPart& part, Mark* mark) const;
 
-  // Of the thread that reads, while reading_ is set, else of the caller's.
+  // Used by the thread that reads, while reading_ is set, else by the caller's.
   StreamPtr<Example> input_;
   int64_t next_ = 0;  // number of its next element
   Mark input_at_;     // where it is, while threads are running
@@ -92,8 +93,8 @@ class PartsAhead : public Parts, private AheadThreads {
   Mark mark_;          // of the input behind them, while threads are running
 
   std::deque<AheadPartPtr> upcoming_ GUARDED_BY(mutex_);
-  // Of which something is to be read; those that are not `queued` were, or were
-  // dropped.
+  // Parts of which something is to be read; those that are not `queued` any
+  // more were read, or were dropped.
   std::deque<AheadPartPtr> queue_ GUARDED_BY(mutex_);
   AheadPartPtr awaited_ GUARDED_BY(mutex_);  // before all others
   size_t parts_ GUARDED_BY(mutex_) = 0;      // that are open or upcoming

@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// Where an element of the input stands.
+// The place of an element in the input.
 struct Place {
   int64_t number = 0;  // in the epoch
   Mark before;         // of the input

@@ -28,8 +28,8 @@ struct BytesToFloats {
 // new tensors into the example and leave the bytes of the old ones alone.
 struct RowwiseMap {
   std::function<void(Example&)> apply;
-  // Where that is all it does: training on a GPU copies the bytes and does it
-  // there (Dataset::LeaveBytes).
+  // Set where the map only turns bytes into floats: training on a GPU copies
+  // the bytes and maps them there (Dataset::LeaveBytes).
   std::optional<BytesToFloats> bytes_to_floats = {};
 };
 

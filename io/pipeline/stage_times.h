@@ -1,4 +1,4 @@
-// How long the stages of a running pipeline take.
+// Measures how long the stages of a running pipeline take.
 //
 //   auto times = std::make_shared<StageTimes>();
 //   Iterator batches = dataset.MakeIterator(times);
@@ -28,13 +28,14 @@ struct StageTime {
   // "map", "batch", ..., MapOptions::name; where several have the same one
   // those after the first have a number: "map 2".
   std::string name;
-  // That it gave to the next stage, whether measured or not.
+  // Elements that it gave to the next stage, whether measured or not.
   int64_t elements = 0;
-  // In the stage alone, on all its threads together, while it was measured: not
-  // in the stages before it, and not while it waited for them or for room.
+  // Seconds in the stage alone, on all its threads together, while it was
+  // measured: not in the stages before it, and not while it waited for them or
+  // for room.
   double seconds = 0;
-  // That it runs on, now: those of the stage that reads it where it has none of
-  // its own count as one.
+  // Threads that it runs on now; where it has none of its own, those of the
+  // stage that reads it count as one.
   int threads = 1;
   // Whether that number is chosen while it runs (MapOptions::threads = 0).
   bool chosen = false;
@@ -60,13 +61,13 @@ class StageTimes {
   // Whether to measure from now on; not at first. What is under way when that
   // changes counts as it was begun.
   void Measure(bool on) { measure_ = on; }
-  // In the order of the elements' way: sources first.
+  // The stages in the order of the elements' way: sources first.
   std::vector<StageTime> Read() const;
 
   // Whether to measure and to keep the pieces as well.
   void Trace(bool on) { trace_ = on; }
-  // Those of 1 us at least that ended since the last call, stage by stage in
-  // the order of Read.
+  // The spans of at least 1 us that ended since the last call, stage by stage
+  // in the order of Read.
   std::vector<StageSpan> TakeSpans();
 
   // For io alone.

@@ -304,7 +304,7 @@ class RepeatStream : public Stream<T> {
     }
     return n - left;
   }
-  // Behind the end of a pass; false where none follows.
+  // To be called behind the end of a pass; false where none follows.
   Result<bool> NextPass() {
     if (size_ == kInfinite) return false;
     empty_ = in_pass_ == 0 ? empty_ + 1 : 0;

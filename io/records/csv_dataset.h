@@ -20,11 +20,11 @@ namespace SLUICE_PUBLIC sluice {
 // said, the number of a word or text.
 struct CsvColumn {
   std::string name;
-  // Of the numbers, which are read exactly, blanks around them left out:
-  // float32, float64 (decimal, also with an exponent; inf and nan), an integer
-  // type, or bool (0, 1, true, false).
+  // The type of the numbers, which are read exactly, blanks around them left
+  // out: float32, float64 (decimal, also with an exponent; inf and nan), an
+  // integer type, or bool (0, 1, true, false).
   DType dtype = DType::kFloat32;
-  // What stands for a value that is missing; without it that is an error.
+  // The value in place of one that is missing; without it that is an error.
   std::optional<Number> missing = std::nullopt;
   // Each value is one of these words: it becomes int64, the word's place in the
   // list. `missing` may be such a place.
@@ -34,7 +34,7 @@ struct CsvColumn {
 };
 
 struct CsvOptions {
-  // What is read of the files; other columns are passed over.
+  // The columns that are read; others are passed over.
   std::vector<CsvColumn> columns = {};
   // If it is not 0, columns that are not in `columns` are read, too, as what
   // holds the values of the first so many rows of the first file: the first
@@ -49,16 +49,16 @@ struct CsvOptions {
   std::string label = {};
   // The names of the columns of files that do not begin with a row of them.
   std::vector<std::string> header = {};
-  // Values that are missing ones, blanks around them left out.
+  // The texts that stand for a missing value, blanks around them left out.
   std::vector<std::string> missing = {""};
-  // Between values. By default a tab in files called .tsv, .tab or the same
-  // with .gz, else a comma.
+  // The separator of values. By default a tab in files called .tsv, .tab or the
+  // same with .gz, else a comma.
   std::optional<char> separator = std::nullopt;
-  // In which order files are read.
+  // The order in which files are read.
   FileOptions files = {};
-  // What reorders the rows before their values are read, such as Shuffle and
-  // Repeat: needed where bad rows may be passed over, behind which that cannot
-  // be done.
+  // Reorders the rows before their values are read, by Shuffle and Repeat, for
+  // example: needed where bad rows may be passed over, behind which rows cannot
+  // be reordered.
   std::function<Dataset(const Dataset& rows)> order = nullptr;
   // How values are read: on how many threads, and whether rows may be passed
   // over that have too many or too few values or values that are none.

@@ -1,4 +1,4 @@
-// What the rows of tables in CSV files become. Internal to io.
+// The tensors that rows of tables in CSV files become. Internal to io.
 #ifndef SLUICE_IO_RECORDS_CSV_TABLE_H_
 #define SLUICE_IO_RECORDS_CSV_TABLE_H_
 
@@ -28,17 +28,20 @@ class CsvTable {
   CsvTable(std::vector<std::string> header, const CsvOptions& options,
            const std::string& place);
 
-  // For some rows, one after the other, before Read: chooses what columns are
-  // of which nothing is said. Throws Error for a row of another length.
+  // To be called for some rows, one after another, before Read: chooses the
+  // types of the columns of which nothing is said. Throws Error for a row of
+  // another length.
   void Infer(CsvValues row, const std::string& place);
-  // After these; throws Error where they said nothing of a column.
+  // To be called after the last Infer; throws Error where the rows had no value
+  // in a column.
   void EndInfer(const std::string& path);
 
-  // Throws Error(kDataLoss); `place` is of the row, for messages.
+  // The example of a row. Throws Error(kDataLoss); `place` is of the row, for
+  // messages.
   Example Read(CsvValues row, const std::string& place) const;
 
  private:
-  // Inferred columns are of the first of these that fits, or text.
+  // An inferred column is of the first of these types that fits, else text.
   static constexpr std::array kInferred = {DType::kInt64, DType::kFloat32,
                                            DType::kFloat64};
   struct Column {
@@ -48,7 +51,8 @@ class CsvTable {
     Tensor missing = {};  // where `as` has it
     std::map<std::string, int64_t, std::less<>> words = {};
     bool inferred = false;
-    // Of those to infer from: whether there is one, and which types hold all.
+    // Of the values to infer from: whether there is one, and which types hold
+    // all.
     bool has_value = false;
     std::array<bool, kInferred.size()> fits = {true, true, true};
   };

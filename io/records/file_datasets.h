@@ -18,19 +18,20 @@ namespace SLUICE_PUBLIC sluice {
 // Error(kInvalidArgument).
 std::string_view BytesOf(const Tensor& tensor);
 
-// In which order files are read.
+// The order in which files are read, and how.
 struct FileOptions {
-  // So many files are read in turn, an example of each (Dataset::Interleave).
+  // How many files are read in turn, an example of each (Dataset::Interleave).
   int64_t cycle = 1;
   // Every epoch reads the files in another order, a function of this seed and
   // the epoch. Without it in the order in which they are named.
   std::optional<uint64_t> shuffle_seed = std::nullopt;
-  // They are read ahead on so many threads; 0: as many as help.
+  // How many threads read files ahead; 0: as many as help.
   int threads = 1;
-  // Of records: with their places, "place", for messages, as "bytes" are.
+  // Records get their places, too, as "place", for messages, of the type of
+  // "bytes".
   bool places = false;
-  // What else decides what is made of them: positions are of these files and of
-  // it.
+  // Whatever else decides which examples the files become: positions can only
+  // be restored with these files and the same meaning.
   std::string meaning = {};
 };
 

@@ -1,5 +1,5 @@
-// Files that are read from the first byte to the last, as one dataset. Internal
-// to io.
+// A dataset of files that are each read from the first byte to the last.
+// Internal to io.
 #ifndef SLUICE_IO_RECORDS_FILES_IN_TURN_H_
 #define SLUICE_IO_RECORDS_FILES_IN_TURN_H_
 
@@ -18,9 +18,9 @@ namespace sluice {
 // their sizes and first 64 KiB. Throws Error where one cannot be read.
 std::string IdentityOfFiles(const std::vector<std::string>& paths);
 
-// What open(i) yields of the i-th path, of all of them in the order that the
-// options say. Every epoch yields the same of a file. Positions are restored
-// with the same `what` and files of the same identity.
+// The examples that open(i) yields of the i-th path, for all paths in the order
+// that the options say. A file must yield the same in every epoch. Positions
+// are restored with the same `what` and files of the same identity.
 Dataset FilesInTurn(
     const std::string& what, const std::vector<std::string>& paths,
     const FileOptions& options,

@@ -35,12 +35,13 @@ struct ImageRecord {
 // are, without a picture or a label; kInvalidArgument where one of these is of
 // another kind or has not one value.
 Result<ImageRecord> ParseImageRecord(std::string_view bytes);
-// In the former, with image/format besides; class_name and file only where
-// there are any. kInvalidArgument for a picture that begins like neither JPEG
-// nor PNG; kUnimplemented without protobuf.
+// A record in the features of TensorFlow's ImageNet scripts, with image/format
+// besides; class_name and file only where there are any. kInvalidArgument for a
+// picture that begins like neither JPEG nor PNG; kUnimplemented without
+// protobuf.
 Result<std::string> EncodeImageRecord(const ImageRecord& record);
 
-// What may be in a folder of such records.
+// The parts of the data that may be in a folder of such records.
 inline constexpr std::array<std::string_view, 4> kImageRecordParts = {
     "train", "validation", "val", "test"};
 
@@ -49,12 +50,12 @@ inline constexpr std::array<std::string_view, 4> kImageRecordParts = {
 // Throws Error.
 ShardSet FindImageShards(const ListedFolder& folder, ShardKind kind,
                          std::string_view part);
-// The same; kNotFound where there are none.
+// As FindImageShards, but kNotFound where there are none.
 ShardSet ImageShards(const ListedFolder& folder, ShardKind kind,
                      std::string_view part);
 std::vector<std::string> ImageRecordShards(const std::string& folder,
                                            std::string_view part);
-// Whether there is a shard of any part, be others missing or not.
+// Whether there is a shard of any part, even where others are missing.
 bool HasImageShards(const ListedFolder& folder, ShardKind kind);
 
 // The names of the classes, by label: the lines of labels.txt or else, as
@@ -68,7 +69,8 @@ struct ImageRecords {
   std::shared_ptr<const RecordFiles> files;
   std::vector<std::string> class_names;
 };
-// Throws Error, as ImageRecordShards, RecordFiles::Open and ReadClassNames say.
+// Opens a part's records. Throws the errors of ImageRecordShards,
+// RecordFiles::Open and ReadClassNames.
 ImageRecords OpenImageRecords(const std::string& folder, std::string_view part,
                               int threads = 1);
 

@@ -32,17 +32,17 @@ class RecordFiles {
       FileSystem& files = FileSystem::Default());
   ~RecordFiles();
 
-  // Of all files.
+  // The number of records of all files.
   int64_t size() const;
   // The payload of a record, 0 to size() - 1 in the order of the files, its
   // checksums verified: kDataLoss naming file and byte; kUnavailable where the
   // file is gone or has another size.
   Result<std::string> Read(int64_t record) const;
-  // Of the file of that number.
+  // The number of records of the file with that number.
   int64_t CountOf(size_t file) const;
-  // The same file's when it was opened (ReadableFile::version).
+  // The version of that file when it was opened (ReadableFile::version).
   const std::string& VersionOf(size_t file) const;
-  // For messages: "'dir/train-00003-of-00010', byte 1234".
+  // Where a record is, for messages: "'dir/train-00003-of-00010', byte 1234".
   std::string PlaceOf(int64_t record) const;
   // Tells sets of records apart: a checksum of the files' names without their
   // folders, their sizes, where their records begin and the checksums of up to
@@ -76,7 +76,7 @@ struct ListedFolder {
   std::vector<std::string> names;
   bool may_lack_shards = false;
 };
-// Of a folder; or of those files of one that fit a pattern
+// Lists a folder; or those files of a folder that fit a pattern
 // (io/files/file_pattern.h), which may lack shards. kNotFound where none fits.
 Result<ListedFolder> ListFolder(const std::string& folder_or_pattern,
                                 FileSystem& files = FileSystem::Default());
@@ -86,7 +86,7 @@ struct ShardSet {
   int64_t count = 0;               // of these and of those that are missing
 };
 
-// FindShards among these, or, of tar files, those named
+// FindShards among the listed files, or, for tar files, those named
 //   [PREFIX-]PART-N.tar  or  [PREFIX-]PART-N-of-M.tar
 // sorted by N, from 0; one below the highest N may be missing, too. Shards that
 // are missing are an error unless the folder may lack them.
@@ -95,13 +95,14 @@ ShardSet ShardsAmong(const ListedFolder& folder, ShardKind kind,
 
 namespace datasets {
 
-// Where a record is, "record" (int64 []), in order; for a Dataset::Map that
-// reads it, which may run on many threads. Positions are of these records and
-// of `meaning`, what else decides what examples they are made into: they cannot
-// be restored with others. Throws Error where the records cannot be read.
+// The numbers of all records, "record" (int64 []), in order; for a Dataset::Map
+// that reads each record, which may run on many threads. Positions can only be
+// restored with the same records and the same `meaning`, which names whatever
+// else decides which examples they become. Throws Error where the records
+// cannot be read.
 Dataset RecordNumbers(const RecordFiles& records,
                       const std::string& meaning = "");
-// The same of `count` of anything, which `identity` tells apart.
+// The numbers of `count` items of any kind, which `identity` tells apart.
 Dataset RecordNumbers(int64_t count, const std::string& identity);
 
 }  // namespace datasets

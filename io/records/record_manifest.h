@@ -1,6 +1,6 @@
-// What `sluice data make` writes beside the shards of a part of the data, such
-// as train.json beside train-00000-of-00003: how many records these are to
-// have. Internal to io and the tool.
+// The manifest that `sluice data make` writes beside the shards of a part of
+// the data, such as train.json beside train-00000-of-00003: how many records
+// these are to have. Internal to io and the tool.
 #ifndef SLUICE_IO_RECORDS_RECORD_MANIFEST_H_
 #define SLUICE_IO_RECORDS_RECORD_MANIFEST_H_
 
@@ -21,12 +21,12 @@ struct RecordManifest {
   int64_t shards = 0;
 };
 
-// The one of a part; nothing where there is none, or none of ours. An error
-// where that cannot be told.
+// The manifest of a part; nullopt where there is none, or none of ours. An
+// error where that cannot be told.
 Result<std::optional<RecordManifest>> ReadManifest(const std::string& folder,
                                                    std::string_view part);
-// The one of these files, where they are all of its shards, each once, in any
-// order. Errors of ReadManifest.
+// The manifest of these files, where they are all of its shards, each once, in
+// any order. Errors of ReadManifest.
 Result<std::optional<RecordManifest>> FindManifest(
     const std::vector<std::string>& paths);
 

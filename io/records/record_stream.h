@@ -31,7 +31,7 @@ class RecordFileStream {
   // Passes over n records; returns how many there were. Payloads are not looked
   // at, and not read where the file is not compressed.
   Result<int64_t> Skip(int64_t n);
-  // Of the last record, for messages: "'f', byte 12".
+  // Where the last record is, for messages: "'f', byte 12".
   std::string Place() const { return bytes_->Place(begin_); }
 
  private:

@@ -15,7 +15,7 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// A file of records and, of one that is not compressed, its index PATH.idx,
+// Writes a file of records and, if that is not compressed, its index PATH.idx,
 // by which RecordFiles finds them. The file appears whole in Close or not at
 // all, and what had its name before stays until then. One thread at a time.
 class RecordWriter {
@@ -24,12 +24,13 @@ class RecordWriter {
   static Result<std::unique_ptr<RecordWriter>> Create(
       const std::string& path, Compression compression = Compression::kNone,
       FileSystem& files = FileSystem::Default());
-  // Without Close: leaves nothing behind.
+  // Without a Close before, leaves no file behind.
   ~RecordWriter();
 
-  // Errors of WritableFile; after one nothing but to go.
+  // Appends a record. Errors of WritableFile; after one it can only be
+  // destroyed.
   Status Write(std::string_view payload);
-  // Nothing may be called afterwards.
+  // Makes the file whole. Nothing may be called afterwards.
   Status Close();
 
   int64_t records() const;  // so far

@@ -13,7 +13,7 @@ namespace SLUICE_PUBLIC sluice {
 struct SafetensorsOptions {
   // The tensors that become features, by name. Empty: all.
   std::vector<std::string> names = {};
-  // That read examples, as MapOptions says.
+  // How many threads read examples, as in MapOptions.
   int threads = 1;
 };
 

@@ -46,29 +46,30 @@ class TarReader {
   TarReader(std::string path, const ReadableFile& file)
       : path_(std::move(path)), size_(file.size()), window_(file) {}
 
-  // The next of them, or false at the end, behind which it may not be called.
-  // Errors name the archive and the byte: kDataLoss (no header, or one whose
-  // checksum is wrong; the file is empty or the archive ends within a file;
-  // another archive begins right behind it, or the file goes on for more than
-  // the 1 MiB that archives are padded by), kUnimplemented (it is compressed; a
-  // sparse file).
+  // Finds the next member, or returns false at the end, after which it may not
+  // be called. Errors name the archive and the byte: kDataLoss (no header, or
+  // one whose checksum is wrong; the file is empty or the archive ends within a
+  // file; another archive begins right behind it, or the file goes on for more
+  // than the 1 MiB that archives are padded by), kUnimplemented (it is
+  // compressed; a sparse file).
   Result<bool> Next(TarMember* member);
 
  private:
   struct Header;
-  // What extra headers say of a member, or of all that follow.
+  // The fields that extra headers set for a member, or for all that follow.
   struct Extra {
     std::optional<std::string> name;
     std::optional<uint64_t> size;
     bool sparse = false;
   };
 
-  // What begins at `position_`; false at the end of the archive.
+  // Reads the header at `position_`; false at the end of the archive.
   Result<bool> ReadHeader(Header* header);
   Status CheckEnd();
-  // Moves behind the header at `position_` and its data; where these begin.
+  // Moves behind the header at `position_` and its data; returns where the data
+  // begin.
   Result<uint64_t> PassOver(std::string_view name, uint64_t size);
-  // Whether it is an extra header.
+  // Takes an extra header; returns whether the header is one.
   Result<bool> TakeExtra(const Header& header);
   static Status ParsePax(std::string_view records, Extra* extra);
   Result<bool> NextMember(TarMember* member);

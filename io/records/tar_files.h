@@ -5,9 +5,9 @@
 //   n01/0001.jpg  (or .jpeg, .png)   the picture
 //   n01/0001.cls                     its label in decimal; or else
 //   n01/0001.json                    an object with a number "label"
-// Others of a sample, files without such a name and hidden ones are passed
-// over, and so are keys of other files alone, or of json alone. Extensions may
-// be in capitals. A sample is bad where it has no picture or two, no label
+// Other files of a sample, files without such a name and hidden ones are passed
+// over, and so are keys that have only other files, or only json. Extensions
+// may be in capitals. A sample is bad where it has no picture or two, no label
 // (unless labels are ignored) or two of one kind.
 #ifndef SLUICE_IO_RECORDS_TAR_FILES_H_
 #define SLUICE_IO_RECORDS_TAR_FILES_H_
@@ -51,13 +51,14 @@ class TarFiles {
   // and sample where it is bad, its label is none, or the file has changed;
   // kUnavailable where the file is gone or has another size.
   Result<TarPicture> Read(int64_t sample) const;
-  // Its label alone; errors as Read.
+  // The label of a sample alone; errors as Read.
   Result<int64_t> Label(int64_t sample) const;
-  // Of the file of that number.
+  // The number of samples of the file with that number.
   int64_t CountOf(size_t file) const;
-  // The same file's when it was opened (ReadableFile::version).
+  // The version of that file when it was opened (ReadableFile::version).
   const std::string& VersionOf(size_t file) const;
-  // For messages: "'dir/train-000003.tar', sample 'n01/0001'".
+  // Where a sample is, for messages: "'dir/train-000003.tar', sample
+  // 'n01/0001'".
   std::string PlaceOf(int64_t sample) const;
   // Tells sets of samples apart: a checksum of the files' names without their
   // folders, their sizes, where their samples are, and, of up to 16 samples of

@@ -37,7 +37,8 @@ struct TarShard {
   std::string version = {};  // when it was opened
   std::vector<TarSample> samples = {};
   std::string names = {};
-  // What is wrong with bad samples, which have neither extent, by number.
+  // The faults of bad samples, which have neither extent, by the sample's
+  // number.
   std::map<size_t, std::string> faults = {};
 
   std::string_view NameOf(const TarSample& sample) const {
@@ -45,15 +46,15 @@ struct TarShard {
   }
 };
 
-// Where its samples are in the archive shard->path, which is number `number` of
-// `open`. Errors as TarFiles::Open's.
+// Learns where the samples are in the archive shard->path, which is number
+// `number` of `open`. Errors as TarFiles::Open's.
 Status LearnTarSamples(FileSystem& files, TarLabels labels, size_t number,
                        OpenFiles* open, TarShard* shard);
 
 // "n01/0001" of "n01/0001.seg.png".
 std::string_view TarKeyOf(std::string_view name);
 
-// How messages call a sample: "'dir/train-000003.tar', sample 'n01/0001'".
+// A sample as messages name it: "'dir/train-000003.tar', sample 'n01/0001'".
 std::string PlaceOfTarSample(const std::string& path, std::string_view key);
 
 }  // namespace sluice

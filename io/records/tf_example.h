@@ -62,31 +62,32 @@ struct FeatureSpec {
   std::string name;
   // kFloat32, kInt64, or kUInt8: the bytes of a single string.
   DType dtype;
-  // Of one example. The first dimension may be kUnknown: as many as there are,
-  // a multiple of the other dimensions' product.
+  // The shape of one example's tensor. The first dimension may be kUnknown: as
+  // many values as there are, a multiple of the other dimensions' product.
   Shape shape;
-  // What the tensor of a feature that is not there, or has no values, is filled
-  // with (of no rows, if the first dimension is kUnknown). Without it, one that
-  // is not there is an error, and so is one of no values where some are wanted.
+  // The value that fills the tensor of a feature that is not there, or has no
+  // values (the tensor has no rows if the first dimension is kUnknown). Without
+  // it, a feature that is not there is an error, and so is one of no values
+  // where some are wanted.
   std::optional<double> missing = std::nullopt;
 };
 
-// Tensors of these names, in this order. kDataLoss, kNotFound, and
+// The tensors of these features, in this order. kDataLoss, kNotFound, and
 // kInvalidArgument naming the feature, what was got and what was wanted.
 Result<Example> ParseTfExample(std::string_view bytes,
                                std::span<const FeatureSpec> features);
-// The same of a batch: tensors [examples, ...], whose rows are equal to the
-// tensors ParseTfExample makes of each. A first dimension of kUnknown is that
-// of the longest, and what others have not is filled with `missing`, or zeros.
-// Errors name the example by its number in the batch.
+// The tensors of a batch, [examples, ...], whose rows are equal to the tensors
+// ParseTfExample makes of each. A first dimension of kUnknown is that of the
+// longest example; shorter ones are filled up with `missing`, or zeros. Errors
+// name the example by its number in the batch.
 Result<Example> ParseTfExamples(std::span<const std::string_view> examples,
                                 std::span<const FeatureSpec> features);
 
 using TfFeature = std::variant<std::vector<std::string>, std::vector<float>,
                                std::vector<int64_t>>;
-// Serialised; the features in the order of their names, so that equal examples
-// have equal bytes. kInvalidArgument for a name that comes twice or is no
-// UTF-8, and for more than 2 GiB; kUnimplemented without protobuf.
+// A serialised tf.Example, its features in the order of their names, so that
+// equal examples have equal bytes. kInvalidArgument for a name that comes twice
+// or is no UTF-8, and for more than 2 GiB; kUnimplemented without protobuf.
 Result<std::string> EncodeTfExample(
     std::span<const std::pair<std::string, TfFeature>> features);
 

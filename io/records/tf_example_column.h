@@ -27,15 +27,14 @@ class FeatureColumn {
   static Result<std::unique_ptr<FeatureColumn>> Make(const FeatureSpec& spec);
   virtual ~FeatureColumn() = default;
 
-  // Forgets all rows. `rows` will come; without it, one that the tensor has no
-  // dimension for.
+  // Forgets all rows. `rows` rows will come; nullopt: one row, for which the
+  // tensor has no dimension.
   virtual Status Start(std::optional<int64_t> rows) = 0;
-  // The row's values, in place of those that it has been given before. What the
-  // lists are views of must live until Take. False where the bytes are no
-  // lists.
+  // Sets the row's values, in place of any before. The bytes that the lists
+  // view must live until Take. False where they are no lists.
   virtual bool SetRow(std::span<const List> lists) = 0;
-  // kNotFound where the row has no such feature, kInvalidArgument where it does
-  // not hold what the spec wants.
+  // Ends a row. kNotFound where it has no such feature, kInvalidArgument where
+  // it does not hold what the spec wants.
   virtual Status EndRow() = 0;
   virtual Status Take(Tensor* out) = 0;
 };

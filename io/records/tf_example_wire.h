@@ -59,13 +59,13 @@ class Fields {
   }
   bool ok() const { return ok_; }
 
-  // About the field that Next found. One of another type than is expected
-  // counts as unknown.
+  // Whether the field that Next found has this number and type. A field of
+  // another type than is expected counts as unknown.
   bool Is(uint32_t number, WireType type = WireType::kBytes) const {
     return number_ == number && type_ == type;
   }
   uint32_t number() const { return number_; }
-  // Without the length, if it has one.
+  // The field's bytes, without their length, if it has one.
   std::string_view value() const { return value_; }
 
  private:
@@ -168,12 +168,12 @@ bool ForEach(TypeTag<int64_t> /*type*/, std::string_view list, Fn fn) {
   return fields.ok();
 }
 
-// Of Feature's oneof: a BytesList, FloatList or Int64List, serialised.
+// A list in Feature's oneof: a BytesList, FloatList or Int64List, serialised.
 struct List {
   int kind;
   std::string_view bytes;
 };
-// Can it be read?
+// Whether the list can be read.
 bool IsList(const List& list);
 
 // Calls fn(list) for each list of a serialised Feature until one call is false.

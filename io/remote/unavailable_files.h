@@ -13,8 +13,8 @@
 
 namespace sluice::remote {
 
-// For schemes that this build or machine cannot serve. Messages put the path
-// before the error's. Thread-safe.
+// The file system of schemes that this build or machine cannot serve. Messages
+// put the path before the error's. Thread-safe.
 class UnavailableFiles : public FileSystem {
  public:
   explicit UnavailableFiles(Status error) : error_(std::move(error)) {}

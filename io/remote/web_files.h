@@ -25,7 +25,7 @@ class WebReader : public ObjectReader {
   explicit WebReader(Retrier& retrier) : retrier_(retrier) {}
   Result<ObjectPiece> Get(const std::string& path, uint64_t offset, uint64_t n,
                           const ObjectVersion* version, char* into) override;
-  // By the first byte, since a signature may be good for GET alone.
+  // Asks for the first byte, since a signature may be good for GET alone.
   Result<ObjectVersion> Head(const std::string& path) override;
 
  private:

@@ -14,7 +14,7 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// What a model is run for; a data source picks its split by it.
+// The purpose that a model is run for; a data source picks its split by it.
 enum class Mode : uint8_t { kTrain, kEval, kPredict };
 
 // A source of one's own that is read from its begin to its end. One thread at a
@@ -54,8 +54,8 @@ struct GeneratorOptions {
   // Whether all epochs are the same, so that a Cache may follow.
   bool same_in_every_epoch = false;
 };
-// What make(epoch) yields. Every generator of an epoch yields the same. make
-// may be called from several threads at the same time.
+// The examples that make(epoch) yields. Every generator of an epoch must yield
+// the same. make may be called from several threads at the same time.
 Dataset FromGenerator(
     std::function<std::unique_ptr<Generator>(uint64_t epoch)> make,
     GeneratorOptions options = {});
@@ -67,7 +67,7 @@ Dataset FromGenerator(
 // goes. No two may have a tensor of the same name. Random steps with the same
 // seed draw the same for all parts of an example.
 Dataset Zip(std::span<const Dataset> inputs);
-// One after the other.
+// The examples of the inputs, one input after another.
 Dataset Concatenate(std::span<const Dataset> inputs);
 // Each next example is from inputs[i] with a probability of weights[i] among
 // those that have not ended, until all have. Which one is a function of the

@@ -1,5 +1,5 @@
-// How people write the digits: skeletons for io/sources/digits.h. Internal to
-// io.
+// The digits as people write them: skeletons for io/sources/digits.h. Internal
+// to io.
 #ifndef SLUICE_IO_SOURCES_DIGIT_STROKES_H_
 #define SLUICE_IO_SOURCES_DIGIT_STROKES_H_
 
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// On a sheet of 100 x 100, y downwards.
+// A point on a sheet of 100 x 100, y downwards.
 struct StrokePoint {
   int x;
   int y;

@@ -23,8 +23,8 @@ namespace SLUICE_PUBLIC sluice {
 // kUnimplemented for int16, which DType lacks.
 Result<Tensor> ReadIdx(const std::string& path,
                        FileSystem& files = FileSystem::Default());
-// The same from memory; `path` is only for messages. Memory is taken in
-// proportion to bytes.size(), whatever the dimensions claim.
+// Reads a file's bytes in memory; `path` is only for messages. Memory is taken
+// in proportion to bytes.size(), whatever the dimensions claim.
 Result<Tensor> ParseIdx(std::string_view bytes, const std::string& path);
 
 }  // namespace sluice

@@ -21,9 +21,10 @@ struct ImageList {
   // How many classes there are, and their names where these are known.
   int64_t classes = 0;
   std::vector<std::string> class_names = {};
-  // Of labels.csv or a table, as it was written; empty: it has none.
+  // The heading of labels.csv or a table, as it was written; empty: it has
+  // none.
   std::string heading = {};
-  // Of a part (SplitImages): what IdentityOf says.
+  // For a part (SplitImages), its IdentityOf.
   std::string identity = {};
 
   void Add(std::string path, int64_t label) {
@@ -96,11 +97,11 @@ SplitList SplitImages(const ImageList& list, double fraction);
 // one.
 std::string IdentityOf(const ImageList& list);
 
-// Where in a list an example stands, "index" (int64), and its "label"; for
-// Dataset::Map to read what is at paths[index]. Positions are of the list: they
+// Examples of the numbers in a list, "index" (int64), and their "label"; for
+// Dataset::Map to read the file paths[index]. Positions are of the list: they
 // cannot be restored with another one (IdentityOf).
 Dataset Indices(const ImageList& list);
-// The same of a list without files, such as one of drawn images.
+// Indices of a list without files, such as one of drawn images.
 Dataset Indices(const ImageList& list, const std::string& identity);
 
 }  // namespace sluice

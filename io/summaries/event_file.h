@@ -52,15 +52,15 @@ class EventWriter {
   EventWriter& operator=(const EventWriter&) = delete;
 
   Status Scalar(const std::string& tag, int64_t step, double value);
-  // Of all finite elements; the buckets are TensorFlow's (each 10 % wider than
-  // the one before).
+  // Writes a histogram of all finite elements; the buckets are TensorFlow's
+  // (each 10 % wider than the one before).
   Status Histogram(const std::string& tag, int64_t step, const Tensor& values);
   // [height,width,channels] with 1, 3 or 4 channels; uint8, or floating 0..1.
   Status Image(const std::string& tag, int64_t step, const Tensor& image);
   Status Graph(const EventGraph& graph);
 
   Status Flush();
-  // The same, to the disk.
+  // Returns when all events so far are on the disk.
   Status Sync();
   const std::string& path() const { return path_; }
 
@@ -85,13 +85,13 @@ struct EventRecord {
 };
 struct EventFile {
   std::vector<EventRecord> records;
-  // Not empty when the file ends early or goes bad: what and where. What was
-  // read before is in `records`.
+  // What is wrong and where, if the file ends early or goes bad; else empty.
+  // The events before are in `records`.
   std::string warning;
 };
 Result<EventFile> ReadEvents(const std::string& path,
                              FileSystem& files = FileSystem::Default());
-// The same from memory.
+// Reads an event file's bytes in memory.
 Result<EventFile> ParseEvents(std::string_view bytes);
 
 }  // namespace sluice

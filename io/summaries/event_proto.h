@@ -30,7 +30,7 @@ Result<std::string> EncodeImageEvent(EventStamp stamp, const std::string& tag,
                                      const std::string& png);
 Result<std::string> EncodeGraphEvent(EventStamp stamp, const EventGraph& graph);
 
-// One record for each value of the event.
+// Decodes an event: one record for each of its values.
 Result<std::vector<EventRecord>> DecodeEvent(std::string_view bytes);
 
 }  // namespace sluice

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Over the finite elements; min, max 0 when there are none.
+// A histogram of the finite elements; min and max are 0 when there are none.
 struct Histogram {
   double min = 0;
   double max = 0;

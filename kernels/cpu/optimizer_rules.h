@@ -30,7 +30,7 @@ struct OptimizerRule {
 };
 std::span<const OptimizerRule> OptimizerRules();
 
-// This step's numbers.
+// The numbers of this step, from the inputs of an op.
 template <typename T>
 optimizer::Update<T> UpdateOfStep(const OptimizerOperands& at,
                                   const OptimizerParams& params,

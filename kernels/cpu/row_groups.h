@@ -25,7 +25,7 @@ Status CheckIndices(const I* indices, int64_t n, int64_t limit) {
   return {};
 }
 
-// Is each of n rows in [0, limit), or none?
+// Checks that each of n rows is in [0, limit), or is kNoRow.
 template <typename I>
 Status CheckRows(const I* rows, int64_t n, int64_t limit) {
   for (int64_t i = 0; i < n; ++i) {
@@ -43,8 +43,9 @@ class RowGroups {
            sizeof(int64_t);
   }
 
-  // Of the slices rows[0], ..., rows[n - 1], without those of no row. The
-  // workspace, of WorkspaceBytes(n), is in use as long as this is.
+  // Groups the slices of rows[0], ..., rows[n - 1] by row, without those of
+  // kNoRow. The workspace, of WorkspaceBytes(n), is in use as long as this
+  // lives.
   template <typename I>
   RowGroups(const I* rows, int64_t n, void* workspace)
       : places_(static_cast<Place*>(workspace)),
@@ -66,7 +67,7 @@ class RowGroups {
   int64_t count() const { return count_; }
   int64_t row(int64_t group) const { return places_[starts_[group]].row; }
   int64_t first_slice(int64_t group) const { return slice(group, 0); }
-  // Of the group's slices, in their order.
+  // The number of the group's i-th slice, in their order.
   int64_t slice(int64_t group, int64_t i) const {
     return places_[starts_[group] + i].slice;
   }

@@ -18,7 +18,7 @@
 
 namespace sluice {
 
-// What flags change of the spec's optimizer.
+// Changes that flags make to the spec's optimizer.
 struct OptimizerFlags {
   std::string optimizer;      // empty: the spec's
   std::string learning_rate;  // empty: the optimizer's
@@ -58,7 +58,7 @@ struct CommandLine {
   std::optional<std::pair<int64_t, int64_t>> profile;  // first and last step
   std::string report;                                  // eval: a page to write
   bool follow = false;  // eval: what a training saves, until it has ended
-  // The same: how long a training that has ended before may take to go on.
+  // eval: how long a training that has ended before may take to go on.
   std::chrono::duration<double> await_training{0};
   bool csv = false;      // predict
   std::string exported;  // predict: a folder that export wrote
@@ -70,7 +70,7 @@ struct CommandLine {
   std::vector<std::string> notes;  // for people, before it runs
 };
 
-// Where reading ended: a command to run, or an exit code after --help,
+// The result of parsing: a command to run, or an exit code after --help,
 // --version or an error, all of which have been printed.
 struct ParsedCommandLine {
   CommandLine line;

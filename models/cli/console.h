@@ -14,7 +14,7 @@
 namespace SLUICE_INTERNAL sluice {
 namespace console {
 
-// Between renewals of a status line.
+// The time between renewals of a status line.
 inline constexpr std::chrono::milliseconds kStatusRenewal(200);
 
 // Is stderr a terminal, so that a status line can be overwritten?
@@ -22,10 +22,10 @@ bool IsTerminal();
 
 // Prints one line. Thread-safe, as all here.
 void Note(std::string_view line);
-// The same, also after Mute.
+// Prints one line as Note does, but also after Mute.
 void NoteError(std::string_view line);
-// For all but one of several processes that would say the same: notes and
-// status lines are dropped from now on.
+// Drops notes and status lines from now on, in all but one of several processes
+// that would print the same.
 void Mute(bool muted = true);
 
 // Replaces the status line. Where stderr is no terminal it does nothing.
@@ -35,7 +35,7 @@ void ClearStatus();
 // Prints a line of results to stdout, at once. One that cannot be written is
 // dropped, which a note and OutputError tell.
 void Print(std::string_view line);
-// The errno of the last that was dropped; 0: none was.
+// The errno of the last line of results that was dropped; 0: none was.
 int OutputError();
 
 // Notes of the trainer's, as Note prints them. Evaluations are shown in the

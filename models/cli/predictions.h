@@ -19,7 +19,7 @@ struct PredictionOptions {
   // each are printed, else all that the model exports.
   std::vector<std::string> files = {};
   std::vector<std::string> class_names = {};  // empty: none are known
-  // Those that were passed over by place; not owned.
+  // The bad examples that were skipped, by position; not owned.
   const BadExamples* bad = nullptr;
 };
 

@@ -270,9 +270,15 @@ std::set<std::string> OfOtherData(const FlagValues& of_training,
     return names;
   }
   const RunContext run = OnData(of_training, flags, spec);
+  const auto fits = [&run](const Flag& flag) {
+    try {
+      return !flag.fits_data || flag.fits_data(run);
+    } catch (const Error&) {  // for TrainerSpec::defaults to refuse
+      return true;
+    }
+  };
   for (const Flag& flag : spec.flags) {
-    const bool fits = !flag.fits_data || flag.fits_data(run);
-    if (flag.of_data || !fits) names.insert(flag.name);
+    if (flag.of_data || !fits(flag)) names.insert(flag.name);
   }
   return names;
 }
@@ -369,34 +375,15 @@ FlagValues FromExport(const std::string& directory, const CommandFlags& flags,
 }
 
 bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
-  static const std::set<std::string> kOfTraining = {"batch-size",
-                                                    "seed",
-                                                    "deterministic",
-                                                    "precision",
-                                                    "epochs",
-                                                    "steps",
-                                                    "optimizer",
-                                                    "learning-rate",
-                                                    "evaluate-every",
-                                                    "early-stopping",
-                                                    "skip-bad",
-                                                    "learning-rate-for",
-                                                    "clip",
-                                                    "accumulate",
-                                                    "freeze",
-                                                    "plateau",
-                                                    "plateau-factor",
-                                                    "overfit-batches",
-                                                    "compress-gradients",
-                                                    "first-bucket",
-                                                    "bucket",
-                                                    "batch-size-per-worker",
-                                                    "scale-learning-rate",
-                                                    "sync-batch-norm",
-                                                    "virtual-workers",
-                                                    "micro-batches",
-                                                    kWeights,
-                                                    kReset};
+  // clang-format off
+  static const std::set<std::string> kOfTraining = {
+      "batch-size", "seed", "deterministic", "precision", "epochs", "steps",
+      "optimizer", "learning-rate", "evaluate-every", "early-stopping",
+      "skip-bad", "learning-rate-for", "clip", "accumulate", "freeze",
+      "plateau", "plateau-factor", "overfit-batches", "compress-gradients",
+      "first-bucket", "bucket", "batch-size-per-worker", "scale-learning-rate",
+      "sync-batch-norm", "virtual-workers", "micro-batches", kWeights, kReset};
+  // clang-format on
   return name == kDataDir || Find(spec, name) != nullptr ||
          (train && kOfTraining.contains(name));
 }

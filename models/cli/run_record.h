@@ -1,5 +1,5 @@
-// What a training was started with, kept in its folder, so that whatever is
-// done with it later need not be told again.
+// The record of how a training was started, kept in its folder, so that later
+// commands on the training need not be given the same flags again.
 //
 //   run.json := {"format": "sluice.run", "version": 1, "program": NAME,
 //                "sluice": VERSION, "model": NAME,
@@ -35,7 +35,7 @@
 
 namespace sluice {
 
-// By name without "--".
+// Values of flags by name without "--".
 using FlagValues = std::map<std::string, std::string>;
 
 struct RunRecord {
@@ -52,8 +52,8 @@ struct RunRecord {
   std::optional<bool> ended = std::nullopt;
 };
 
-// nullopt where the folder has none. Throws Error, naming the file: kDataLoss
-// for one that cannot be read as such.
+// Reads the record in a folder; nullopt if there is none. Throws Error, naming
+// the file: kDataLoss for one that is no record.
 std::optional<RunRecord> ReadRunRecord(const std::string& log_dir);
 
 // Whether the job (dist::JobName) has begun the training in the folder, or gone
@@ -66,10 +66,10 @@ bool IsTrainingOf(const std::string& job, const std::string& log_dir);
 // before RecordRun; whether it had ended. Throw Error.
 void NoteEnd(const std::string& log_dir);
 bool NoteBegin(const std::string& log_dir);
-// Takes a NoteBegin back that no RecordRun has come behind, as far as it can.
+// Undoes a NoteBegin that no RecordRun has followed, as far as possible.
 void NoteNotBegun(const std::string& log_dir) noexcept;
-// Whether that was written. False where there is no record, or none that can be
-// read.
+// Whether the record says that the training has ended. False if there is no
+// record, or none that can be read.
 bool HasEnded(const std::string& log_dir);
 
 // Waits until there is a training in the folder, with a record or a checkpoint,
@@ -79,8 +79,8 @@ void AwaitTraining(const std::string& log_dir);
 
 // The flags of a command, by name without "--".
 struct CommandFlags {
-  bool train = false;    // it is the one that trains
-  bool trained = false;  // it is of what was trained
+  bool train = false;    // the command trains
+  bool trained = false;  // the command is on a trained model
   // As given; nullopt: not given.
   std::map<std::string, std::optional<std::string>> values;
   std::multimap<std::string, std::string> excludes;
@@ -100,24 +100,24 @@ struct CommandFlags {
 FlagValues FromConfig(const std::string& path, const CommandFlags& flags,
                       const TrainerSpec& spec, std::set<std::string>* recorded);
 
-// The same from the record in the folder of a training, if there is one: what
-// the model and the data are and, for training on, how. Adds a note for each
-// that was given with another value. Throws Error, too, where the folder is
-// another program's.
+// Values for flags that were not given, from the record in the folder of a
+// training, if there is one: flags of the model and the data and, to go on
+// training, those that say how. Adds a note for each flag given with another
+// value. Throws Error, also if the folder is another program's.
 FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
                       const TrainerSpec& spec, std::vector<std::string>* notes);
 
-// The same from an exported model: how what is predicted for is read
-// (Flag::of_reading).
+// Values for flags that were not given, from an exported model: those that say
+// how data to predict for are read (Flag::of_reading).
 FlagValues FromExport(const std::string& directory, const CommandFlags& flags,
                       const TrainerSpec& spec, std::vector<std::string>* notes);
 
-// Whether a record has the flag: those of the model and the data, and, for who
-// goes on `train`ing, those that say how.
+// Whether a record has the flag: those of the model and the data do and, to go
+// on `train`ing, those that say how.
 bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train);
 
-// With the paths of what there is made absolute: the next command may be given
-// in another folder.
+// `flags` with paths that exist made absolute, since the next command may be
+// run in another folder.
 FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec);
 
 // Writes the record of a training once it has the folder and has begun, with

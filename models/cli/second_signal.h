@@ -1,5 +1,5 @@
-// Of the signals that tell a process to end, which one is a second: what the
-// first has told to end in its own time is to end at once.
+// Recognises the second of the signals that tell a process to end: the first
+// asks it to end in its own time, the second to end at once.
 #ifndef SLUICE_MODELS_CLI_SECOND_SIGNAL_H_
 #define SLUICE_MODELS_CLI_SECOND_SIGNAL_H_
 
@@ -10,9 +10,9 @@
 
 namespace sluice {
 
-// Who signals all of this process's group, a launcher or a shell: the parent of
-// the group's leader, which is this process, or a script that has started it.
-// 0: the leader has gone. Not for signal handlers.
+// The process that signals all of this process's group, a launcher or a shell:
+// the parent of the group's leader, which is this process or a script that has
+// started it. 0: the leader has gone. Not for signal handlers.
 int LauncherPid();
 
 // SIGINT, SIGTERM, SIGQUIT and SIGHUP, as they come. Thread-safe, and for
@@ -38,7 +38,7 @@ class SecondSignal {
     return again ||
            (signal == SIGINT && (Has(SIGTERM) || Has(SIGQUIT) || Has(SIGHUP)));
   }
-  // Whether it has come, of these four.
+  // Whether `signal`, one of these four, has come.
   bool Has(int signal) const {
     return first_[0][signal] != 0 || first_[1][signal] != 0;
   }

@@ -1,4 +1,4 @@
-// Weights of classes, for losses of sets in which some classes are rare.
+// Class weights, for losses on data sets in which some classes are rare.
 #ifndef SLUICE_MODELS_NN_CLASS_WEIGHTS_H_
 #define SLUICE_MODELS_NN_CLASS_WEIGHTS_H_
 
@@ -12,9 +12,9 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// For counts[i] examples of class i, weights by which all classes that occur
-// count the same: examples / (classes that occur * counts[i]), scikit-learn's
-// "balanced". 1 for a class of which there is no example. Throws
+// Class weights that make all classes that occur count the same, from counts[i]
+// examples of class i: examples / (classes that occur * counts[i]),
+// scikit-learn's "balanced". A class without examples has weight 1. Throws
 // Error(kInvalidArgument) for a negative count.
 std::vector<double> BalancedWeights(std::span<const int64_t> counts);
 

@@ -1,5 +1,5 @@
-// The last layer of a network that tells classes apart. A large one may be cut
-// over the workers of a job, each of which has some of the classes:
+// The last layer of a network that classifies. A large one may be cut over the
+// workers of a job, so that each has some of the classes:
 //
 //   layers::Classifier classifier(scope / "fc", x, {.classes = 10'000,
 //                                                   .workers = run.size,
@@ -28,40 +28,41 @@ struct ClassifierOptions {
   int64_t classes = 0;
   initializers::Rule weights = initializers::GlorotUniform();
   initializers::Rule bias = initializers::Constant(0);
-  // Over how many workers (SessionOptions::collective) the classes are cut, at
-  // most as many as there are; 1: all have all of them. A step of another
-  // number of workers fails.
+  // The number of workers (SessionOptions::collective) that the classes are cut
+  // over, at most one for each class; 1: every worker has all classes. A step
+  // with another number of workers fails.
   int64_t workers = 1;
-  // Where they are cut: the most examples that a worker has of a batch. One of
-  // more is an error when its step is prepared.
+  // If classes are cut: the most examples that a worker has of a batch. A share
+  // with more is an error when its step is prepared.
   int64_t share = 0;
 };
 
-// Dense: x * weights + bias, [n, in] to [n, classes], and what is made of that.
-// Variables: weights [in, classes], bias [classes].
+// A dense layer, x * weights + bias, [n, in] to [n, classes], with its loss and
+// metrics. Variables: weights [in, classes], bias [classes].
 //
-// Cut over workers, each has a part of both (VariableOptions::part_of), with
-// the values that they would begin with as a whole. It computes the logits of
-// its classes for the examples of all, which it gathers, filled up with zeros
-// to `share` of each; the softmax is of sums over the workers. What it returns
-// is of this worker's own examples, and the gradients are those of the sum of
-// all workers' losses, as of all collectives (graph/ops/collective.h): those of
-// the variables are whole, so that Minimize reduces none (it takes the mean
-// over the workers, as of others).
+// If cut over workers, each has a part of both variables
+// (VariableOptions::part_of), with the same first values as the whole would
+// have. A worker gathers the examples of all, filled up with zeros to `share`
+// of each, and computes the logits of its classes for them; the softmax uses
+// sums over the workers. Results are for this worker's own examples. Gradients
+// are those of the sum of all workers' losses, as for all collectives
+// (graph/ops/collective.h): those of the variables are complete, so that
+// Minimize does not reduce them (it takes the mean over the workers as usual).
 //
-// A copy is of the same layer.
+// A copy refers to the same layer.
 class Classifier {
  public:
   Classifier(const Scope& scope, Operand x, const ClassifierOptions& options);
 
   bool is_cut() const { return cut_ != nullptr; }
   int64_t classes() const { return classes_; }
-  // [n, classes]. Throws Error where they are cut: nobody has all of them.
+  // The logits, [n, classes]. Throws Error if classes are cut: no worker has
+  // all logits.
   Output Logits() const;
 
-  // Of int32 or int64 labels [n], of this worker's examples, as the functions
-  // of these names of logits: sluice::SparseSoftmaxCrossEntropy, Accuracy,
-  // TopKAccuracy. A label outside [0, classes) fails the step.
+  // The loss and metrics for int32 or int64 labels [n] of this worker's
+  // examples, as the functions of logits: sluice::SparseSoftmaxCrossEntropy,
+  // Accuracy, TopKAccuracy. A label outside [0, classes) fails the step.
   Output CrossEntropy(Operand labels,
                       const CrossEntropyOptions& options = {}) const;
   Output Accuracy(Operand labels) const;

@@ -1,4 +1,4 @@
-// Logits of which each worker has those of some classes. Internal to models/nn.
+// Logits that are cut by classes over the workers. Internal to models/nn.
 #ifndef SLUICE_MODELS_NN_CUT_LOGITS_H_
 #define SLUICE_MODELS_NN_CUT_LOGITS_H_
 
@@ -11,24 +11,24 @@
 
 namespace sluice {
 
-// Rows are the examples of all workers, `share` of each, of which those beyond
-// its own count for nothing; columns are this one's classes. Every worker makes
-// the same nodes.
+// The rows are the examples of all workers, `share` of each, those beyond a
+// worker's own being ignored; the columns are this worker's classes. Every
+// worker makes the same nodes.
 class CutLogits {
  public:
-  // Of x [n, in], this worker's examples. Throws Error for options that make no
+  // x [n, in] has this worker's examples. Throws Error for options that make no
   // sense.
   CutLogits(const Scope& scope, const Operand& x,
             const layers::ClassifierOptions& options);
 
-  // As layers::Classifier has them.
+  // As the functions of layers::Classifier.
   Output CrossEntropy(const Operand& labels,
                       const CrossEntropyOptions& options);
   Output Accuracy(const Operand& labels);
   Output TopKAccuracy(const Operand& labels, int64_t k);
 
  private:
-  // Of all rows.
+  // The labels of all rows.
   struct Labelled {
     Output labels;
     Output logits;  // those of the labels
@@ -36,15 +36,17 @@ class CutLogits {
   Output Variable(const char* name, const initializers::Rule& rule,
                   const Shape& whole, DType dtype,
                   const std::source_location& where) const;
-  // Of all workers, in rows: x, the first dimension of which is this one's
-  // examples.
+  // Gathers x, whose first dimension is this worker's examples, from all
+  // workers, in rows.
   Output Gathered(const Output& x, const char* name) const;
-  // This worker's examples of what is of all rows.
+  // The rows of this worker's examples, from all rows.
   Output Own(const Output& of_rows) const;
   const Labelled& LabelledBy(const Operand& labels);
-  // Of each row for how many classes of all workers the condition holds.
+  // For each row the number of classes, of all workers, for which the condition
+  // holds.
   Output Count(const Output& condition) const;
-  // Without what stands behind the last class of a narrower part.
+  // `columns`, with `others` in the columns behind the last class of a narrower
+  // part.
   Output OfClasses(const Output& columns, const Operand& others) const;
 
   Scope scope_;
@@ -56,7 +58,7 @@ class CutLogits {
   Output is_class_;      // bool [width]; empty: all columns are
   Output logits_;        // [rows, width]
   Output most_;          // the largest logit of all classes, [rows]
-  // Of the logits less that one, over all classes, [rows].
+  // From the logits minus most_, over all classes, [rows].
   Output log_sum_;  // log(sum(exp))
   Output sum_;
   std::map<Output, Labelled> labelled_;

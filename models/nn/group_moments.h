@@ -6,12 +6,12 @@
 
 namespace sluice {
 
-// Of each channel, the last dimension, of x on all workers together; in x's
-// dtype, or float32 where that is half. Differentiable.
+// Moments of each channel (the last dimension) of x over all workers together,
+// in x's dtype, or float32 if that is half. Differentiable.
 struct GroupMoments {
   Output mean;
   Output variance;  // the biased one
-  Output rows;      // how many values that is of, a scalar of that dtype
+  Output rows;      // the number of values, a scalar of that dtype
 };
 GroupMoments GroupMomentsOf(const Output& x);
 

@@ -37,12 +37,12 @@ Rule TruncatedNormal(double stddev, double mean = 0);
 
 // Uniform on +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
 Rule GlorotUniform();
-// The next three cut off at two deviations, widened so that the deviation is
-// exact. sqrt(2 / (fan_in + fan_out)):
+// A normal with deviation sqrt(2 / (fan_in + fan_out)). This and the next two
+// are cut off at two deviations, and widened so that the deviation is exact.
 Rule GlorotNormal();
-// sqrt(2 / fan_in), for rectifiers (He et al., 2015).
+// A normal with deviation sqrt(2 / fan_in), for rectifiers (He et al., 2015).
 Rule HeNormal();
-// sqrt(1 / fan_in) (LeCun et al., 1998).
+// A normal with deviation sqrt(1 / fan_in) (LeCun et al., 1998).
 Rule LecunNormal();
 // Uniform on +-sqrt(6 / fan_in).
 Rule HeUniform();

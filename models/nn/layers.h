@@ -23,7 +23,7 @@ namespace layers {
 // Relu, Tanh, Sigmoid, a lambda, ...; nullptr: none.
 using Activation = std::function<Output(Operand)>;
 
-// Vertical and horizontal; one number means both.
+// A vertical and a horizontal size; one number means both.
 struct Extent {
   int64_t height, width;
   Extent(int64_t both) : height(both), width(both) {}  // NOLINT: implicit
@@ -63,7 +63,7 @@ struct PoolOptions {
   Extent size = 2;
   Extent stride = 0;  // a height or width of 0: that of the size
   Padding padding = Padding::kValid;
-  // As Conv2DOptions has it, each less than the size.
+  // As Conv2DOptions::explicit_padding, each less than the size.
   std::array<int64_t, 4> explicit_padding = {0, 0, 0, 0};
 };
 Output MaxPool(Operand x, const PoolOptions& options = {});
@@ -73,26 +73,26 @@ Output GlobalAvgPool(Operand x);
 
 struct BatchNormOptions {
   // Whether to normalise by the batch and to update the running statistics
-  // (Graph::updates, which Minimize runs), or to normalise by these. Where they
-  // are frozen (Graph::Freeze), always by these.
+  // (Graph::updates, which Minimize runs), or to normalise by the running
+  // statistics. If these are frozen (Graph::Freeze), always by them.
   bool training = false;
   double momentum = 0.9;  // of the running statistics
   double epsilon = 1e-5;
   Activation activation = nullptr;
-  // In training, by the batches of all workers together
-  // (SessionOptions::collective) rather than each by its own: the same as of
-  // one worker with all of it, for four exchanges a layer and a step.
+  // Whether training normalises by the batches of all workers together
+  // (SessionOptions::collective) rather than by each worker's own: the same as
+  // one worker with the whole batch, at four exchanges per layer and step.
   bool synchronized = false;
 };
-// Over all dimensions but the last. Variables over it: scale, offset and, not
-// trainable, running_mean and running_variance.
+// Normalises over all dimensions but the last. Variables, of the size of the
+// last: scale, offset and, not trainable, running_mean and running_variance.
 Output BatchNorm(const Scope& scope, Operand x,
                  const BatchNormOptions& options = {});
 
 struct LayerNormOptions {
   double epsilon = 1e-5;
 };
-// Over the last dimension. Variables over it: scale and offset.
+// Normalises over the last dimension. Variables of its size: scale and offset.
 Output LayerNorm(const Scope& scope, Operand x,
                  const LayerNormOptions& options = {});
 

@@ -13,18 +13,18 @@
 namespace SLUICE_PUBLIC sluice {
 namespace losses {
 
-// Of logits [n, classes] and int32 or int64 labels [n]. With class weights, one
-// for each class, the WeightedMean of the examples' losses by ClassWeightsOf
-// the labels. That is PyTorch's CrossEntropyLoss(weight=...) unless labels are
-// smoothed: here the whole loss of an example then has the weight of its label,
-// there each class that the label is smoothed over brings its own. The mean of
-// several batches' losses is not that of all their examples, since batches
-// differ in weight.
+// The loss of logits [n, classes] and int32 or int64 labels [n]. With class
+// weights, one for each class, the WeightedMean of the examples' losses by
+// ClassWeightsOf the labels. That is PyTorch's CrossEntropyLoss(weight=...)
+// unless labels are smoothed: here the whole loss of an example has the weight
+// of its label; in PyTorch each class that the label is smoothed over brings
+// its own. The mean of several batches' losses is not that of all their
+// examples, since batches differ in weight.
 Output SparseSoftmaxCrossEntropy(Operand logits, Operand labels,
                                  const CrossEntropyOptions& options = {},
                                  const std::vector<double>& class_weights = {});
-// Labels of examples that are mixtures of two (io/images/mix.h), all [n]:
-// `share`, floating point, is how much the one of label `other` has, 0 to 1.
+// Labels of examples that are mixtures of two (io/images/mix.h), all [n].
+// `share`, floating point, is the part of the example of label `other`, 0 to 1.
 struct MixedLabels {
   Output label, other;
   Output share;
@@ -36,7 +36,8 @@ struct MixedLabels {
 Output MixedSoftmaxCrossEntropy(Operand logits, const MixedLabels& labels,
                                 const CrossEntropyOptions& options = {},
                                 const std::vector<double>& class_weights = {});
-// Both of the logits of a classifier, which may be cut over the workers.
+// The two losses above for the logits of a classifier, which may be cut over
+// the workers.
 Output SparseSoftmaxCrossEntropy(const layers::Classifier& classifier,
                                  Operand labels,
                                  const CrossEntropyOptions& options = {},
@@ -45,10 +46,10 @@ Output MixedSoftmaxCrossEntropy(const layers::Classifier& classifier,
                                 const MixedLabels& labels,
                                 const CrossEntropyOptions& options = {},
                                 const std::vector<double>& class_weights = {});
-// Of logits and probabilities of one shape [n, classes].
+// The loss of logits and of probabilities of the same shape [n, classes].
 Output SoftmaxCrossEntropy(Operand logits, Operand labels,
                            const CrossEntropyOptions& options = {});
-// Of logits and labels in [0, 1] of one shape.
+// The loss of logits and of labels in [0, 1] of the same shape.
 Output SigmoidCrossEntropy(Operand logits, Operand labels);
 
 // d^2 / 2 where |d| <= delta, delta (|d| - delta / 2) elsewhere, d being the
@@ -61,9 +62,9 @@ Output Huber(Operand predictions, Operand targets, double delta = 1);
 // shape; values finite, weights not negative.
 Output WeightedMean(Operand values, Operand weights);
 
-// float32 [n]: of each int32 or int64 label [n] the weight of its class; a
+// float32 [n]: for each int32 or int64 label [n] the weight of its class. A
 // label outside [0, classes) fails the step. Throws Error(kInvalidArgument) for
-// weights that are none (CheckClassWeights).
+// invalid weights (CheckClassWeights).
 Output ClassWeightsOf(Operand labels, const std::vector<double>& weights);
 
 }  // namespace losses

@@ -1,4 +1,4 @@
-// What the metrics of metrics.h keep over a set.
+// The states that the metrics of metrics.h keep over a set.
 #ifndef SLUICE_MODELS_NN_METRIC_STATES_H_
 #define SLUICE_MODELS_NN_METRIC_STATES_H_
 
@@ -12,13 +12,13 @@ namespace sluice {
 
 std::unique_ptr<MetricState> StartMean();
 std::unique_ptr<MetricState> StartPerplexity();
-// Of predictions and labels, int64 [n] each, in [0, classes); a prediction
+// Adds predictions and labels, int64 [n] each, in [0, classes); a prediction
 // below 0 is none.
 std::unique_ptr<MetricState> StartF1(int64_t classes);
 std::unique_ptr<MetricState> StartAreaUnderCurve();
 
-// The count that a number of another worker's state is. Throws Error, which
-// begins with `who`, for one that is not whole or outside [0, most].
+// Converts a number of another worker's state to a count. Throws Error, whose
+// text begins with `who`, if it is not whole or outside [0, most].
 int64_t CountOf(std::string_view who, double number, int64_t most);
 
 }  // namespace sluice

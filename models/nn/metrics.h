@@ -17,30 +17,33 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// What a metric has seen of one set.
+// The state of a metric: what it has seen of one set.
 class MetricState {
  public:
   virtual ~MetricState() = default;
-  // The values of the metric's tensors for a batch of `examples`; they are
-  // overwritten afterwards. Throws Error for values that make no sense.
+  // Adds the values of the metric's tensors for a batch of `examples` examples,
+  // which are overwritten afterwards. Throws Error for values that make no
+  // sense.
   virtual void Add(std::span<const Tensor> values, int64_t examples) = 0;
-  // Of all that was added; NaN where that is not defined, as of nothing.
+  // The metric of all that was added; NaN if it is not defined, as when nothing
+  // was.
   virtual double Value() const = 0;
-  // What it has seen, as numbers, for Merge. The default of both throws
+  // The state as numbers, for Merge. The defaults of State and Merge throw
   // Error(kUnimplemented): such a metric is for one worker.
   virtual std::vector<double> State() const;
-  // Adds what the state of another worker's (of the same metric) has seen, as
-  // though it had been added here. Throws Error(kInvalidArgument) for numbers
-  // that State cannot have returned, and has changed nothing then.
+  // Adds the State of the same metric on another worker, as though its values
+  // had been added here. Throws Error(kInvalidArgument), changing nothing, for
+  // numbers that State cannot have returned.
   virtual void Merge(std::span<const double> state);
 };
 
 class Metric {
  public:
-  // The mean over examples: one value per example, or a scalar that is already
-  // the batch's mean. Floating.
+  // The mean over examples of floating-point `values`: one per example, or a
+  // scalar that is already the batch's mean.
   Metric(const Output& values);  // NOLINT: implicit
-  // What Start's states make of the `tensors` of all batches.
+  // A metric whose states, which `start` makes, are given the values of
+  // `tensors` for every batch.
   using Start = std::function<std::unique_ptr<MetricState>()>;
   Metric(std::vector<Output> tensors, Start start);
 
@@ -93,16 +96,15 @@ Metric Perplexity(Operand cross_entropy);
 class MetricsOverSet {
  public:
   explicit MetricsOverSet(const NamedMetrics& metrics);
-  // The values of TensorsOf(metrics) for a batch.
+  // Adds the values of TensorsOf(metrics) for a batch.
   void Add(std::span<const Tensor> values, int64_t examples);
   std::vector<std::pair<std::string, double>> Values() const;
-  // What it has seen, as numbers, and the same of another worker added to it:
-  // the same metrics in the same order. Workers that merge the same states in
-  // the same order into a fresh one have the same values, to the bit. Both
-  // throw Error naming the metric that cannot be merged or whose numbers make
-  // no sense; nothing has changed then.
-  //
-  // For each metric how many numbers follow, then those of its state.
+  // State is what was added, as numbers: for each metric how many follow, then
+  // those of its state. Merge adds the State of another worker, which has the
+  // same metrics in the same order. Workers that merge the same states in the
+  // same order into a fresh object get the same values, to the bit. Both throw
+  // Error, changing nothing, naming a metric that cannot be merged or whose
+  // numbers make no sense.
   std::vector<double> State() const;
   void Merge(std::span<const double> state);
 
@@ -111,7 +113,7 @@ class MetricsOverSet {
   std::vector<std::unique_ptr<MetricState>> states_;  // parallel
 };
 
-// What has to be fetched for the metrics, in order.
+// The tensors to be fetched for the metrics, in order.
 std::vector<Output> TensorsOf(const NamedMetrics& metrics);
 
 }  // namespace sluice

@@ -1,7 +1,7 @@
 // Tensors of which each worker has a part, cut along the last dimension
-// (VariableOptions::part_of): rank r of n has elements LeavesOf(size, r, n) of
-// it. All parts are as wide as the widest; what a narrower one ends with is
-// zero.
+// (VariableOptions::part_of): rank r of n has the elements LeavesOf(size, r, n)
+// of that dimension. All parts are as wide as the widest; narrower ones are
+// padded with zeros at the end.
 #ifndef SLUICE_MODELS_NN_PARTS_H_
 #define SLUICE_MODELS_NN_PARTS_H_
 
@@ -12,14 +12,15 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// How wide the parts are.
+// The width of the parts, in elements of the last dimension.
 int64_t PartWidth(int64_t size, int64_t workers);
-// `shape`, of a part, with the last dimension of all of it.
+// The shape of the whole tensor, whose last dimension is `size`, from that of a
+// part.
 Shape WholeShape(Shape shape, int64_t size);
 
-// That of a rank.
+// The part of `rank`, cut from the whole tensor.
 Tensor PartOf(const Tensor& whole, int64_t rank, int64_t workers);
-// Writes that of a rank where it belongs.
+// Writes the part of `rank` to its place in `whole`.
 void PutPart(const Tensor& part, int64_t rank, int64_t workers, Tensor* whole);
 
 }  // namespace sluice

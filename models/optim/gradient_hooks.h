@@ -92,10 +92,10 @@ namespace gradients {
 
 // These three are SlicesHooks.
 //
-// All gradients times min(1, max_norm / norm), norm being that of all of them
-// taken together (Pascanu, Mikolov and Bengio, 2013), in float64, which holds
-// the squares of all floats. A factor below the normal numbers of a gradient's
-// dtype (1.2e-38 of float32) makes zeros of it.
+// Multiplies all gradients by min(1, max_norm / norm), where norm is taken over
+// all of them together (Pascanu, Mikolov and Bengio, 2013), in float64, which
+// holds the squares of all floats. A factor below the normal numbers of a
+// gradient's dtype (1.2e-38 for float32) makes that gradient 0.
 GradientHook ClipByGlobalNorm(double max_norm);
 // Clips each gradient by its own norm: times min(1, max_norm / norm).
 GradientHook ClipByNorm(double max_norm);

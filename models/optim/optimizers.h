@@ -134,21 +134,21 @@ class Optimizer {
   // names match (name_pattern.h); of several factors for a variable the one
   // added last counts. Minimize throws Error for patterns that match none.
   Optimizer WithRateFactor(std::string patterns, double factor) const;
-  // The same that updates, of the variables whose names match (name_pattern.h)
-  // and that the loss depends on through Gather along the first dimension alone
-  // (layers::Embedding), only the rows that a step has read: the gradient of a
-  // large table is then no larger than what was read of it, and rows that were
-  // not read keep their values and what the optimizer keeps of them, to the
-  // bit. With Momentum, Nesterov, RmsProp, Adam and AdamW that is another rule
-  // than without: a row's velocity and means stand still until it is read
-  // again, where else they move it, and fade, in every step; a decay of the
-  // weights spares it; Adam's correction of the first steps counts all steps,
-  // not the row's ("lazy" Adam). With Sgd and Adagrad it is the same rule, and
-  // they do so of themselves where no hook sees the gradients and, with several
-  // workers, where rows are fewer bytes to exchange. Minimize throws Error
-  // where the optimizer has no update of rows (Lars, Lamb), with a hook that
-  // sees whole gradients (all but a SlicesHook), and with WithAllReduce
-  // that does not say the largest share; and for patterns that match none.
+  // This optimizer, updating only the rows that a step has read of variables
+  // whose names match (name_pattern.h) and that the loss depends on through
+  // Gather along the first dimension alone (layers::Embedding). The gradient of
+  // a large table is then no larger than what was read of it, and rows that
+  // were not read keep their values, and what the optimizer keeps of them, to
+  // the bit. For Momentum, Nesterov, RmsProp, Adam and AdamW this changes the
+  // rule: a row's velocity and means stand still until it is read again, where
+  // otherwise they move it, and fade, in every step; weight decay spares it;
+  // Adam's correction of the first steps counts all steps, not the row's
+  // ("lazy" Adam). For Sgd and Adagrad the rule is the same, and they do this
+  // by themselves if no hook sees the gradients and, with several workers, if
+  // rows are fewer bytes to exchange. Minimize throws Error if the optimizer
+  // has no update of rows (Lars, Lamb), with a hook that sees whole gradients
+  // (all but a SlicesHook), with WithAllReduce that does not say the largest
+  // share, and for patterns that match none.
   Optimizer WithSparseRows(std::string patterns = "*") const;
   // This optimizer, also keeping an average of each variable it updates, the
   // non-trainable variable "<variable>/average": after update n it becomes
@@ -257,7 +257,8 @@ struct AdamWOptions {
 };
 Optimizer AdamW(LearningRate rate = 0.001, const AdamWOptions& options = {});
 
-// LARS, for large batches: the step of a variable w is scaled by its own norm.
+// For large batches, LARS and LAMB: the step of a variable w is scaled by its
+// own norm.
 
 // You, Gitman and Ginsburg, "Large Batch Training of Convolutional Networks"
 // (2017): Momentum with the gradient g' = ratio * (g + weight_decay * w) in

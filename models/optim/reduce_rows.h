@@ -23,9 +23,10 @@ using RowsToSend = std::map<Output, int64_t>;
 RowsToSend ChooseRows(FoundGradients& gradients,
                       const AllReduceOptions& options, bool always);
 
-// Makes those of `send` the means of all workers': their slices divided by the
-// number of workers, one behind another by rank, with rows of -1, which stand
-// for none, where a worker has fewer. The same bits on all of them.
+// Replaces the gradients in `send` by the means over all workers: the workers'
+// slices divided by the number of workers, concatenated by rank, with rows of
+// -1, which stand for none, if a worker has fewer. All workers get the same
+// bits.
 void ReduceRows(FoundGradients& gradients, const RowsToSend& send,
                 DType between);
 

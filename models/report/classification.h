@@ -26,7 +26,7 @@ struct Mistake {
   Tensor image;  // uint8 [h,w,1|3]; of no element where none was given
 };
 
-// Of one class. A figure is NaN where it would be divided by 0.
+// The figures of one class. A figure is NaN if it would be divided by 0.
 struct ClassFigures {
   int64_t examples = 0;   // whose label it is
   int64_t predicted = 0;  // that were taken for it, rightly or not
@@ -69,7 +69,7 @@ class Classification {
   int64_t classes() const { return static_cast<int64_t>(tallies_.size()); }
   int64_t examples() const { return examples_; }
   int64_t correct() const { return correct_; }
-  // Those for which nothing was predicted.
+  // The number of examples for which nothing was predicted.
   int64_t undecided() const { return undecided_; }
   // Correct ones among all, and the mean probability of what was predicted,
   // which is the same for a model that knows what it knows. NaN without any.
@@ -80,9 +80,11 @@ class Classification {
   // `number` must be of a class.
   ClassFigures Figures(int64_t number) const;
   int64_t Count(int64_t label, int64_t predicted) const;
-  // All that occurred, the most frequent first, then by label and prediction.
+  // All confusions that occurred, the most frequent first, then by label and
+  // prediction.
   std::vector<Confusion> Confusions() const;
-  // Those with the most probable wrong class first; of equals, the first ones.
+  // The mistakes with the most probable wrong class first; of equals, the first
+  // ones.
   std::vector<Mistake> WorstMistakes() const;
 
   std::string ClassName(int64_t number) const;

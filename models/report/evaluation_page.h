@@ -1,4 +1,4 @@
-// What an evaluation found, as one page to read.
+// The results of an evaluation as one page to read.
 #ifndef SLUICE_MODELS_REPORT_EVALUATION_PAGE_H_
 #define SLUICE_MODELS_REPORT_EVALUATION_PAGE_H_
 
@@ -13,12 +13,13 @@
 namespace SLUICE_INTERNAL sluice {
 namespace report {
 
-// What the page says beside the figures. All of it is text, none HTML.
+// Facts that the page has beside the figures. All of it is text, none HTML.
 struct EvaluationFacts {
   std::string title;
   // In the order they are shown: {"model", "resnet20"}, ...
   std::vector<std::pair<std::string, std::string>> facts = {};
-  // Of example i, such as its file. Those without are called by their number.
+  // The name of example i, such as its file. Examples without a name are called
+  // by their number.
   std::vector<std::string> example_names = {};
   std::vector<Chart> charts = {};  // of the training
 };

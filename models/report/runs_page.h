@@ -15,12 +15,12 @@
 namespace SLUICE_INTERNAL sluice {
 namespace report {
 
-// What is known of a training beside its scalars; all of it may be missing.
+// Facts about a training beside its scalars; all of it may be missing.
 struct RunFacts {
   std::string model = {};                         // for people
   std::map<std::string, std::string> flags = {};  // by name without "--"
   std::string note = {};  // such as what could not be read
-  // Of the first metric, as the program says.
+  // Whether a higher value of the first metric is better, as the program says.
   std::optional<bool> higher_is_better = std::nullopt;
 };
 

@@ -29,9 +29,9 @@ namespace SLUICE_PUBLIC sluice {
 
 struct ExportInfo {
   std::string program;
-  int64_t step = 0;  // that the variables come from
+  int64_t step = 0;  // of the training that the variables come from
   std::vector<std::string> class_names = {};
-  // The program's that say how to read what is predicted for
+  // The program's flags that say how to read data to predict for
   // (Flag::of_reading).
   std::map<std::string, std::string> flags = {};
 };
@@ -52,7 +52,7 @@ class ExportedModel {
   // does not fit.
   Example Predict(const Example& batch);
 
-  // By name; the first dimension is kUnknown.
+  // The inputs and outputs by name; the first dimension is kUnknown.
   const std::map<std::string, TensorType>& inputs() const { return inputs_; }
   const std::map<std::string, TensorType>& outputs() const { return outputs_; }
   const ExportInfo& info() const { return info_; }
@@ -69,10 +69,12 @@ class ExportedModel {
   std::vector<Output> placeholders_, fetches_;  // in the order of the maps
 };
 
-// Of a folder that ExportModel wrote. Throws Error as LoadExported does.
+// Reads the ExportInfo of a folder that ExportModel wrote. Throws Error as
+// LoadExported does.
 ExportInfo ReadExportInfo(const std::string& directory);
 
-// Throws Error (kNotFound, kDataLoss) naming the file and what is wrong.
+// Loads a folder that ExportModel wrote. Throws Error (kNotFound, kDataLoss)
+// naming the file and what is wrong.
 std::unique_ptr<ExportedModel> LoadExported(const std::string& directory,
                                             const SessionOptions& options = {});
 

@@ -17,12 +17,13 @@
 
 namespace sluice {
 
-// Of one worker; the others have theirs, and each waits for them.
+// The step loop of one worker; the other workers have theirs, and each waits
+// for the others.
 class StepLoop {
  public:
-  // What is not copied outlives this. `era` as of Meetings. `regroup` throws:
-  // some wait to come in. `result` gets the last evaluation, and what has
-  // interrupted.
+  // References and pointers must outlive this. `era` is as for Meetings.
+  // `regroup`, called when new workers wait to join, throws. `result` gets the
+  // last evaluation, and the reason of an interruption.
   StepLoop(TrainingRun& run, const std::vector<Hook*>& hooks, int64_t era,
            std::function<void()> regroup, TrainingResult* result)
       : run_(run),
@@ -33,7 +34,7 @@ class StepLoop {
         agreement_(run.workers(), run.options().stop),
         meetings_(run.workers(), run.options().servers, era) {}
 
-  // To the training's end. Throws Error.
+  // Runs steps to the training's end. Throws Error.
   void Run();
 
  private:

@@ -30,10 +30,10 @@ namespace SLUICE_PUBLIC sluice {
 
 struct ResNetOptions {
   int64_t classes = 1000;
-  // Of batch normalisation: layers::BatchNormOptions.
+  // For batch normalisation, as in layers::BatchNormOptions.
   bool training = false;
   bool synchronized = false;
-  // Of the classifier: layers::ClassifierOptions.
+  // For the classifier, as in layers::ClassifierOptions.
   int64_t workers = 1;
   int64_t share = 0;
 };
@@ -43,7 +43,7 @@ struct ResNetOptions {
 Output ResNet(const Scope& scope, const std::string& model, Operand image,
               const ResNetOptions& options = {});
 
-// The same up to the logits, the classes of which may be cut over workers.
+// The ResNet's classifier, whose classes may be cut over workers.
 layers::Classifier ResNetClassifier(const Scope& scope,
                                     const std::string& model, Operand image,
                                     const ResNetOptions& options = {});

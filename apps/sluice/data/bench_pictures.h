@@ -22,8 +22,8 @@ class BenchPictures {
   // there are no pictures.
   BenchPictures(const std::string& path, const std::string& part, int threads);
 
-  // In shards a picture is found by what is around it, its checksums among
-  // that.
+  // Whether the pictures are in shards: there a picture is found by what is
+  // around it, its checksums among that.
   bool in_shards() const { return shards_ != nullptr; }
   int64_t size() const { return size_; }
   uint64_t bytes() const { return bytes_; }  // of all files

@@ -1,4 +1,4 @@
-// What is wrong with pictures or records: of many the first few are named.
+// Collects the faults of pictures or records: of many the first few are named.
 #ifndef SLUICE_APPS_SLUICE_DATA_FAULTS_H_
 #define SLUICE_APPS_SLUICE_DATA_FAULTS_H_
 
@@ -21,7 +21,7 @@ class Faults {
   // A line for each, and one that counts the others; those that cannot be
   // written are dropped.
   void Print(std::FILE* file) const;
-  // On stdout an object {"bad": MESSAGE} for each.
+  // Prints an object {"bad": MESSAGE} for each on stdout.
   void PrintAsJson() const;
 
  private:

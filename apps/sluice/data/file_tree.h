@@ -1,4 +1,4 @@
-// What is in a folder and the folders in it, of any file system.
+// Lists a folder and the folders in it, of any file system.
 #ifndef SLUICE_APPS_SLUICE_DATA_FILE_TREE_H_
 #define SLUICE_APPS_SLUICE_DATA_FILE_TREE_H_
 

@@ -22,7 +22,7 @@
 
 namespace sluice::tool {
 
-// Of OUT, while somebody writes there.
+// The lock in OUT, held while somebody writes there.
 inline constexpr char kDataLock[] = "data.lock";
 
 // Immutable but for the number of shards; then thread-safe. Functions that
@@ -34,9 +34,9 @@ class DataPlan {
   // `resize`; where that is 0, as they are.
   DataPlan(ImageList list, std::string base, int64_t resize);
 
-  // Where none are wanted, 0, as many as PART.json has of the same pictures, or
-  // else one for each 128 MB of pictures, as large as they are now. What was
-  // written before must be shards of this plan, resized alike:
+  // Cuts the pictures into `shards`; 0: as many as PART.json has of the same
+  // pictures, or else one for each 128 MB of pictures, as large as they are
+  // now. What was written before must be shards of this plan, resized alike:
   // kFailedPrecondition, saying what to do. Only looks.
   void Cut(int64_t shards);
   // Writes PART.json.
@@ -50,9 +50,9 @@ class DataPlan {
   std::string PathOf(int64_t shard) const;
   // Has it been written, with its .idx, and does it have all its records?
   bool IsWhole(int64_t shard) const;
-  // Where in the list a record's picture is.
+  // The place in the list of a record's picture.
   int64_t PictureOf(int64_t record) const { return order_[record]; }
-  // By its first bytes, would Record take the picture?
+  // Whether Record would take the picture, by its first bytes.
   Status CheckBeginning(int64_t record) const;
   // A record's payload. Errors name the picture.
   Result<std::string> Record(int64_t record) const;
@@ -69,7 +69,7 @@ class DataPlan {
                    const std::vector<std::string>& identities) const;
   // Files that are shards of the part by their names, whoever wrote them.
   std::vector<std::string> ShardsThere() const;
-  // What PART.json says; of one that is damaged or missing, nothing.
+  // The contents of PART.json; empty if it is damaged or missing.
   struct Saved {
     std::vector<std::string> identities;  // of the shards
     int64_t resize = 0;

@@ -1,4 +1,4 @@
-// How the commands of `sluice data` find and read pictures in TFRecord files
+// Finds and reads pictures for the commands of `sluice data`, in TFRecord files
 // and in tar archives (io/records/tar_files.h), whose samples are their
 // records.
 #ifndef SLUICE_APPS_SLUICE_DATA_RECORDS_H_
@@ -18,7 +18,8 @@
 
 namespace sluice::tool {
 
-// By its name or by the magic of its first header.
+// Whether a file is a tar archive, by its name or by the magic of its first
+// header.
 bool IsTar(const std::string& path);
 
 // A file itself; of a folder the shards of all parts, "train" first, TFRecord
@@ -49,7 +50,7 @@ class PictureFiles {
   // A picture, 0 to size() - 1: those of TFRecord files first, in the files'
   // order. Errors name file and place.
   Result<EncodedPicture> Read(int64_t i) const;
-  // It decoded, as DecodeImage does.
+  // The picture decoded, as by DecodeImage.
   Result<Tensor> Decode(int64_t i, const EncodedPicture& picture) const;
   std::string PlaceOf(int64_t i) const;
   std::vector<std::string> EmptyFiles() const;
@@ -62,7 +63,7 @@ class PictureFiles {
   std::shared_ptr<const TarFiles> tars_;
 };
 
-// What to subtract from labels from `least` to `most` so that they number
+// The number to subtract from labels from `least` to `most` so that they number
 // classes from 0: 1 where they run from 1 to the number of classes. `classes`
 // is 0 where that is not known: then 1 where none is 0.
 inline int64_t LabelOffset(int64_t least, int64_t most, int64_t classes) {

@@ -1,4 +1,4 @@
-// What `sluice data make --resize` does to a picture.
+// Resizes a picture as `sluice data make --resize` does.
 #ifndef SLUICE_APPS_SLUICE_DATA_RESIZE_H_
 #define SLUICE_APPS_SLUICE_DATA_RESIZE_H_
 

@@ -28,7 +28,7 @@ inline std::string LowerCase(std::string_view text) {
   return lower;
 }
 
-// Without the spaces at its ends.
+// The text without the spaces at its ends.
 inline std::string_view Stripped(std::string_view text) {
   const size_t begin = text.find_first_not_of(kSpaces);
   if (begin == std::string_view::npos) return {};

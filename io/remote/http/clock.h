@@ -7,7 +7,7 @@
 
 namespace sluice::remote {
 
-// What time it is, and waiting. Thread-safe.
+// The time of day, and waiting. Thread-safe.
 class Clock {
  public:
   virtual ~Clock() = default;

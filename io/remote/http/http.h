@@ -22,17 +22,17 @@ struct HttpRequest {
   std::string method = "GET";  // GET, HEAD, PUT, POST or DELETE
   std::string url;             // percent-encoded; "http" or "https"
   NamedValues headers;         // beside Host and Content-Length
-  // Of PUT and POST; the caller keeps it until Send returns.
+  // The body of a PUT or POST; the caller keeps it until Send returns.
   std::string_view body;
   // Bytes of the answer's body to take; where it has more, the rest is left.
   size_t body_limit = size_t{16} << 20;
-  // Where the body of an answer of status 2xx goes in place of
-  // HttpResponse::body: body_limit bytes of the caller's, any of which may have
-  // been written where there is an error. Null: nowhere else.
+  // Where the body of an answer with status 2xx goes: body_limit bytes of the
+  // caller's, any of which may have been written where there is an error. Null:
+  // it goes to HttpResponse::body.
   char* into = nullptr;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // in all
-  // To other places of the same scheme, or from http to https. Only for
-  // requests that name no secret: their headers go there too.
+  // Whether to follow redirects, to the same scheme or from http to https. Only
+  // for requests that name no secret: their headers go there too.
   bool follow_redirects = false;
 };
 
@@ -45,7 +45,7 @@ struct HttpResponse {
 
   // The value of the last header of this lower-case name; empty: none.
   std::string_view Header(std::string_view name) const;
-  // Of the body, wherever it is.
+  // Bytes of the body, wherever it is.
   size_t body_bytes() const { return body.size() + placed; }
   bool ok() const { return status >= 200 && status < 300; }
 };

@@ -1,4 +1,4 @@
-// What is said of servers that keep requests waiting.
+// Notes on servers that keep requests waiting.
 #ifndef SLUICE_IO_REMOTE_HTTP_OUTAGE_H_
 #define SLUICE_IO_REMOTE_HTTP_OUTAGE_H_
 
@@ -17,7 +17,7 @@ namespace sluice::remote {
 // time within a minute. Thread-safe.
 class OutageNotes {
  public:
-  // It outlives this.
+  // `clock` must outlive this.
   explicit OutageNotes(Clock& clock) : clock_(clock) {}
 
   struct Failing {
@@ -27,7 +27,7 @@ class OutageNotes {
   };
   // A request to that server fails and will be made again.
   void Waits(const std::string& server, const Failing& request);
-  // One that had failed before is answered, or made no more.
+  // A request that had failed before is answered, or is not made any more.
   void Answers(const std::string& server);
   void Ends(const std::string& server);
 

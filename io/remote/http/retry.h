@@ -19,15 +19,15 @@
 namespace sluice::remote {
 
 struct RetryPolicy {
-  // Before the second try; twice as long before each further one. Each wait is
-  // a random one between the half and the whole of that.
+  // The wait before the second try; it doubles before each further one. Each
+  // wait is a random time between the half and the whole of that.
   std::chrono::milliseconds first_wait{200};
   std::chrono::milliseconds longest_wait = std::chrono::seconds(20);
   std::chrono::milliseconds deadline = std::chrono::minutes(5);  // of all tries
-  // As long as there never was an answer the address is more likely wrong than
-  // the network down.
+  // Tries as long as there never was an answer: the address is then more likely
+  // wrong than the network down.
   int unanswered_tries = 4;
-  // How long a request may fail before that is said (OutageNotes).
+  // How long a request may fail before a note says so (OutageNotes).
   std::chrono::milliseconds quiet = std::chrono::seconds(5);
   uint64_t seed = 0;  // of the waits
 };
@@ -39,14 +39,14 @@ struct RetryPolicy {
 // fails for long is said (io/remote/http/outage.h). Thread-safe.
 class Retrier {
  public:
-  // They outlive it.
+  // `client` and `clock` must outlive this.
   Retrier(HttpClient& client, Clock& clock, const RetryPolicy& policy);
 
   // A request as it is to be sent at this time, seconds since 1970 by the
   // server's clock.
   using Make = std::function<Result<HttpRequest>(std::time_t now)>;
-  // What is wrong with an answer of status 2xx so that another may be right;
-  // none: nothing.
+  // The fault of an answer with status 2xx that another try may not have;
+  // nullopt: none.
   using Check = std::function<std::optional<std::string>(const HttpResponse&)>;
 
   // The last answer: a refusal too, unless it is among those above. `what` is

@@ -9,7 +9,7 @@
 
 namespace sluice::remote {
 
-// Of little use where a proxy wrote it.
+// An error in an answer of S3; of little use where a proxy wrote it.
 struct S3Error {
   std::string code;     // "NoSuchKey"
   std::string message;  // for people
@@ -17,15 +17,16 @@ struct S3Error {
   friend bool operator==(const S3Error&, const S3Error&) = default;
 };
 
-// Both are empty where the body is no <Error>: a status code without a body, or
-// with a page of HTML, is common, and the status code is error enough.
+// Parses an answer's body. Code and message are empty where it is no <Error>: a
+// status code without a body, or with a page of HTML, is common, and the status
+// code is error enough.
 S3Error ParseS3Error(std::string_view body);
 
 // Takes an element (OnElement, io/remote/http/xml.h) that belongs to an error.
 void TakeErrorElement(std::string_view path, std::string_view text,
                       S3Error* error);
 
-// One line of what a server says, that fits into another message.
+// A server's text as one line that fits into another message.
 std::string Shown(std::string_view text);
 
 }  // namespace sluice::remote

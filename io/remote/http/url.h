@@ -29,16 +29,16 @@ Result<ObjectPath> ParseObjectPath(std::string_view path);
 // "https://host:port/path?query".
 struct Url {
   std::string scheme;  // "http" or "https"
-  // As the Host header has it: in lower case, with ":port" where that is not
-  // the scheme's own, IPv6 addresses in brackets.
+  // The host as in the Host header: in lower case, with ":port" where that is
+  // not the scheme's own, IPv6 addresses in brackets.
   std::string host;
-  // As it was written, but for bytes beyond ASCII, which become "%XX"; "/" at
-  // least.
+  // The path as it was written, but for bytes beyond ASCII, which become "%XX";
+  // at least "/".
   std::string path;
   std::string query;  // likewise, without "?"; may be empty
 
   std::string ToString() const;
-  // For messages: without the query, which may hold a signature.
+  // The address for messages: without the query, which may hold a signature.
   std::string Shown() const;
 };
 

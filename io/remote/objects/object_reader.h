@@ -30,7 +30,7 @@ struct ObjectPiece {
       true;  // false: the server knows no ranges, and sent from byte 0
 };
 
-// Where objects are read from. Thread-safe. Errors name the path: kNotFound;
+// Reads objects. Thread-safe. Errors name the path: kNotFound;
 // kFailedPrecondition without the permission; kUnavailable for the network,
 // tried often enough, and for an object that is no longer `version`: none of
 // its bytes are given out.
@@ -52,7 +52,7 @@ class ObjectReader {
 NamedValues RangeHeaders(uint64_t offset, uint64_t n,
                          const ObjectVersion* version);
 
-// What is wrong with an answer to them so that it is worth another try.
+// The fault of an answer that makes it worth another try; nullopt: none.
 std::optional<std::string> CheckPiece(const HttpResponse& response,
                                       uint64_t offset, uint64_t n);
 
@@ -62,7 +62,8 @@ Result<ObjectPiece> TakePiece(HttpResponse response, uint64_t offset,
                               const ObjectVersion* version,
                               const std::string& path);
 
-// What the headers of an answer of status 2xx say of the whole object.
+// The version of the whole object, from the headers of an answer with status
+// 2xx.
 ObjectVersion VersionOf(const HttpResponse& response);
 
 // FileVersion of it (io/files/file_version.h): its size and strong ETag, since

@@ -1,4 +1,4 @@
-// What a reader will want next, fetched before it asks.
+// Fetches what a reader will want next before it asks.
 #ifndef SLUICE_IO_REMOTE_OBJECTS_READAHEAD_H_
 #define SLUICE_IO_REMOTE_OBJECTS_READAHEAD_H_
 
@@ -35,12 +35,12 @@ struct ReadSizes {
 // at a time, those read last. Thread-safe.
 class Readahead {
  public:
-  // Exactly n bytes of the file. Called on other threads, until a while after
-  // the Readahead is gone.
+  // Fetches exactly n bytes of the file. Called on other threads, until a while
+  // after the Readahead is gone.
   using Fetch = std::function<Result<std::string>(uint64_t offset, uint64_t n)>;
 
-  // Nothing before `begin` is fetched, since the caller has it, and nothing
-  // behind `size`.
+  // Nothing before byte `begin` is fetched, since the caller has it, and
+  // nothing behind `size`.
   Readahead(uint64_t begin, uint64_t size, const ReadSizes& sizes,
             FetchThreads& threads, Fetch fetch)
       : begin_(begin),

@@ -1,6 +1,6 @@
-// Who we are to an object store, and where it is: from the environment and the
-// profile files of the AWS tools (io/remote/s3/profiles.h), in botocore's
-// order.
+// This process's credentials for an object store, and where that is: from the
+// environment and the profile files of the AWS tools (io/remote/s3/profiles.h),
+// in botocore's order.
 #ifndef SLUICE_IO_REMOTE_S3_CREDENTIALS_H_
 #define SLUICE_IO_REMOTE_S3_CREDENTIALS_H_
 
@@ -26,7 +26,7 @@ enum class Addressing {
 };
 
 struct S3Settings {
-  // None: requests are sent unsigned (public buckets).
+  // nullopt: requests are sent unsigned (public buckets).
   std::optional<Credentials> credentials;
   std::string region = "us-east-1";
   // "https://host:port"; empty for Amazon's own of the region.

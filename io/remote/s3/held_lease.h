@@ -20,7 +20,8 @@ namespace sluice::remote {
 // until it is destroyed or lost. Thread-safe.
 class HeldLease {
  public:
-  // Of the folder that the object lies in. The clock outlives it.
+  // `lease` is of the folder that the object lies in. The clock must outlive
+  // this.
   HeldLease(Lease lease, Clock& clock, std::chrono::seconds length);
   ~HeldLease();  // releases it
   HeldLease(const HeldLease&) = delete;
@@ -57,7 +58,8 @@ class HeldLease {
 class HeldLeases {
  public:
   void Add(std::shared_ptr<HeldLease> lease) EXCLUDES(mutex_);
-  // One that was lost stays, for what is still written in its folder.
+  // Removes a lease; one that was lost stays, for what is still written in its
+  // folder.
   void Remove(const std::shared_ptr<HeldLease>& lease) EXCLUDES(mutex_);
   // May this object be written? HeldLease::Check of the folders it is in.
   Status Check(const ObjectPath& object, std::chrono::milliseconds patience)

@@ -1,4 +1,4 @@
-// Where the requests for an object go.
+// The addresses that requests for an object go to.
 #ifndef SLUICE_IO_REMOTE_S3_S3_ADDRESS_H_
 #define SLUICE_IO_REMOTE_S3_S3_ADDRESS_H_
 
@@ -10,7 +10,7 @@
 
 namespace sluice::remote {
 
-// Where requests for a bucket's object go.
+// The address that requests for a bucket's object go to.
 struct S3Address {
   std::string scheme;  // "https" or "http"
   std::string host;    // the Host header, with the port where one is needed

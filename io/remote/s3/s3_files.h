@@ -27,10 +27,10 @@ struct S3Options {
   RetryPolicy retry;
   ReadSizes read;
   UploadSizes upload;
-  // Between puts of a file that is appended to.
+  // The time between puts of a file that is appended to.
   std::chrono::milliseconds append_interval = std::chrono::seconds(30);
-  // Of a lock, which is renewed four times in it. That of a program that was
-  // killed keeps others out for so long.
+  // How long a lock holds; it is renewed four times in that. The lock of a
+  // program that was killed keeps others out for so long.
   std::chrono::seconds lease{60};
 };
 

@@ -23,12 +23,12 @@ struct UploadSizes {
   size_t most_parts = 10'000;
   int parallel_parts = 4;
 
-  // Of each part but the last of an object of that size.
+  // Bytes of each part but the last of an object of that size.
   size_t PartOf(size_t object) const;
-  // Of part `number`, from 0, of an object whose size nobody knows yet; 0 where
-  // there can be none. They grow, since they are held in memory until they are
-  // full and there are but so many: a tenth of them has `part` bytes, the next
-  // tenth 4 times as many, then 9, up to 100 times.
+  // Bytes of part `number`, from 0, of an object whose size is not known yet; 0
+  // where there can be no such part. Parts grow, since they are held in memory
+  // until they are full and there are but so many: a tenth of them has `part`
+  // bytes, the next tenth 4 times as many, then 9, up to 100 times.
   size_t PartOfStream(size_t number) const;
 };
 

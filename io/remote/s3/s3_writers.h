@@ -23,8 +23,8 @@ std::unique_ptr<WritableFile> NewObjectWriter(S3Client& client,
                                               const std::string& path,
                                               const UploadSizes& sizes);
 
-// For logs, which are small and grow for long: keeps the whole object, `bytes`
-// at first, in memory, and puts it again at Sync and Close, when it is
+// A writer for logs, which are small and grow for long: keeps the whole object,
+// `bytes` at first, in memory, and puts it again at Sync and Close, when it is
 // destroyed, and at an Append so long after the last time: `interval`, and
 // twenty times what that took.
 std::unique_ptr<WritableFile> NewObjectAppender(

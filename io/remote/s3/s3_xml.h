@@ -14,8 +14,8 @@
 
 namespace sluice::remote {
 
-// Every function that reads: kDataLoss for what is not the expected answer,
-// kUnimplemented in a build without expat.
+// Errors of every function that reads: kDataLoss for what is not the expected
+// answer, kUnimplemented in a build without expat.
 
 struct ListedObject {
   std::string key;
@@ -30,8 +30,7 @@ struct ListedObject {
 struct ObjectList {
   std::vector<ListedObject> objects;
   std::vector<std::string> common_prefixes;  // each with its delimiter
-  // What the next page's request gives as continuation-token; empty on the
-  // last one.
+  // The continuation-token for the next page's request; empty on the last page.
   std::string next_token;
 };
 
@@ -40,8 +39,8 @@ Result<ObjectList> ParseObjectList(std::string_view body);
 // The UploadId that CreateMultipartUpload answers with.
 Result<std::string> ParseUploadId(std::string_view body);
 
-// What CompleteMultipartUpload and CopyObject say, which may be an error behind
-// a status of 200.
+// The answer to CompleteMultipartUpload and CopyObject, which may be an error
+// behind a status of 200.
 struct S3Outcome {
   std::string etag;  // of the new object
   S3Error error;     // empty where all went well

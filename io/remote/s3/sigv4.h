@@ -39,11 +39,11 @@ struct SigningRequest {
   std::string payload_hash;  // Sha256Hex of the body, or kUnsignedPayload
 };
 
-// Whose keys are good for what.
+// What a signing key is good for.
 struct SigningScope {
   std::string region;  // "us-east-1"
-  // Of another than S3 only paths that need no encoding can be signed: the
-  // others have them encoded twice.
+  // For services other than S3 only paths that need no encoding can be signed:
+  // these services encode paths twice.
   std::string service = "s3";
 };
 
@@ -58,7 +58,7 @@ Result<NamedValues> Sign(const SigningRequest& request,
 // SHA-256 in 64 lower-case hexadecimal digits. kUnimplemented in a build
 // without OpenSSL.
 Result<std::string> Sha256Hex(std::string_view bytes);
-// Of the pieces put together.
+// The SHA-256 of the pieces put together, in hexadecimal.
 Result<std::string> Sha256Hex(std::span<const std::string_view> pieces);
 
 }  // namespace sluice::remote

@@ -1,5 +1,5 @@
-// What the fused forms of Conv2D do with their sums before they are stored:
-// y = act(sum + bias + addend).
+// The epilogue of the fused forms of Conv2D, on sums before they are stored: y
+// = act(sum + bias + addend).
 #ifndef SLUICE_KERNELS_CPU_CONV_CONV_EPILOGUE_H_
 #define SLUICE_KERNELS_CPU_CONV_CONV_EPILOGUE_H_
 

@@ -14,7 +14,8 @@ namespace sluice::cpu {
 // Channels from which a patch is read in long enough runs.
 inline constexpr int64_t kMinPatchChannels = 32;
 
-// Of convolutions of one group. [images * h.output * w.output, taps() * in].
+// The patches of a convolution of one group, as a matrix [images * h.output *
+// w.output, taps() * in].
 struct ConvPatches {
   const ConvGeometry* geometry;
   const float* x;

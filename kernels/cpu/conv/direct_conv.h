@@ -23,21 +23,21 @@ struct ConvSource {
   int64_t h = 0, w = 0;
   int64_t channels = 0;  // of all groups
   int64_t group_channels = 0;
-  // What the windows touch: [top, top + height) x [left, left + width), partly
-  // outside the image.
+  // The area that the windows touch: [top, top + height) x [left, left +
+  // width), partly outside the image.
   int64_t top = 0, left = 0, height = 0, width = 0;
-  // Whether that must be copied first, group by group, with zeros around; else
-  // the windows read the image itself.
+  // Whether that area must be copied first, group by group, with zeros around;
+  // else the windows read the image itself.
   bool copied = true;
 
   int64_t pixel_floats() const { return copied ? group_channels : channels; }
   int64_t row_floats() const { return pixel_floats() * (copied ? width : w); }
-  // Of a copy; 0 where none is made.
+  // Floats of a copy; 0 where none is made.
   int64_t copy_floats() const { return copied ? height * row_floats() : 0; }
   // Copies rows [begin, end), counted from `top`, of one group.
   void CopyRows(const float* image, int64_t group, int64_t begin, int64_t end,
                 float* copy) const;
-  // What the windows read: `copy`, or the part of the image.
+  // Where the windows read: `copy`, or the part of the image.
   const float* Base(const float* image, const float* copy) const {
     return copied ? copy : image + (top * w + left) * channels;
   }
@@ -52,7 +52,7 @@ struct ConvPhase {
   std::vector<int64_t> taps;  // kh * window_w + kw, in the order of the runs
   std::vector<simd::ConvRun> runs;
   int64_t k = 0;  // sum of the runs' lengths
-  // In the result image, floats.
+  // The grid's place and steps in the result image, in floats.
   int64_t y_offset = 0, y_row_step = 0, y_pixel_step = 0;
 };
 

@@ -1,4 +1,4 @@
-// What the kernels of pooling share.
+// The common parts of the pooling kernels.
 #ifndef SLUICE_KERNELS_CPU_CONV_POOL_H_
 #define SLUICE_KERNELS_CPU_CONV_POOL_H_
 
@@ -66,7 +66,7 @@ void ForImages(const PoolGeometry& g, Fn fn) {
   });
 }
 
-// What ForSums wants, elements for all images.
+// The size of the `wide` that ForSums wants: elements for all images.
 inline size_t WideSums(const PoolGeometry& g) {
   return HasGradRuns(g.h, g.w)
              ? static_cast<size_t>(g.images) * static_cast<size_t>(g.x_image())
@@ -96,8 +96,8 @@ void ForSums(const PoolGeometry& g, double* wide, T* dx, Add add) {
 
 // --- Kernels -----------------------------------------------------------------
 
-// What has the shape of the images: input 0, or output 0 where an op is given
-// no x.
+// Where a spec has the shape of the images: in input 0, or output 0 where an op
+// is given no x.
 using ImagesOf = const std::vector<TensorType> KernelSpec::*;
 
 // The bytes of workspace that a kernel for such images wants; null: none.

@@ -33,7 +33,8 @@ struct BatchNormLoops {
   void (*grad)(const simd::BatchNormGradBlock<T, C>& block);
 };
 
-// For every floating dtype; kernels/cpu/norm/batch_norm_loops.cc.
+// The reference loops, for every floating dtype
+// (kernels/cpu/norm/batch_norm_loops.cc).
 template <typename T>
 BatchNormLoops<T> ReferenceBatchNormLoops();
 extern template BatchNormLoops<float> ReferenceBatchNormLoops();

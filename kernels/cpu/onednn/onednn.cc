@@ -169,21 +169,25 @@ void RegisterOnednn(KernelTable& table, const char* op,
       return false;  // nothing implements it
     }
   };
-  table.Register({.op = op,
-                  .priority = kPriority,
-                  .provider = "onednn",
-                  .supports = checked,
-                  .dtypes = DType::kFloat32,
-                  .make = [make](const KernelSpec& s) -> Result<KernelPtr> {
-                    try {
-                      KernelPtr kernel = make(s);
-                      if (kernel != nullptr) return kernel;
-                      return Unimplemented("oneDNN has no kernel for it");
-                    } catch (const dnnl::error& error) {
-                      return Unimplemented(fmt::format(
-                          "oneDNN has no kernel for it: {}", error.what()));
-                    }
-                  }});
+  table.Register(
+      {.op = op,
+       .priority = kPriority,
+       .provider = "onednn",
+       .supports = checked,
+       .dtypes = DType::kFloat32,
+       .make = [make](const KernelSpec& s) -> Result<KernelPtr> {
+         try {
+           KernelPtr kernel = make(s);
+           if (kernel != nullptr) return kernel;
+           return Unimplemented("oneDNN has no kernel for it");
+         } catch (const dnnl::error& error) {
+           if (error.status == dnnl_out_of_memory) {
+             return ResourceExhausted(fmt::format("oneDNN: {}", error.what()));
+           }
+           return Unimplemented(
+               fmt::format("oneDNN has no kernel for it: {}", error.what()));
+         }
+       }});
 }
 
 void RegisterOnednnKernels(KernelTable& table) {

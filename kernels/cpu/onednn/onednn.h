@@ -46,7 +46,7 @@ class OnednnOnThisThread {
   int saved_;
 };
 
-// For every primitive: scratch memory is ours.
+// The attributes of every primitive: the caller gives scratch memory.
 dnnl::primitive_attr OnednnAttributes();
 
 // "ref:any" and its like are loops that may be 1,000 times slower.
@@ -115,7 +115,7 @@ struct OnednnSlices {
     return slice + 1 < count() ? each : n - slice * each;
   }
 };
-// At most `most` slices, of equal size but the last.
+// Cuts [0, n) into at most `most` slices, of equal size but the last.
 OnednnSlices OnednnSlicesOf(int64_t n, int64_t most);
 
 // A kernel whose slices run in parallel, each by its call:

@@ -17,7 +17,7 @@ inline constexpr int64_t kReduceGrain = 1 << 14;  // elements per chunk
 // Columns (elements of `inner`) that are worked on together.
 inline constexpr int64_t kColumnBlock = 64;
 
-// What sums and products of T are kept in: integers wrap around.
+// The type that sums and products of T are kept in; integers wrap around.
 template <typename T>
 using Wide = std::conditional_t<std::is_floating_point_v<ComputeType<T>>,
                                 double, uint64_t>;

@@ -1,4 +1,4 @@
-// What the vector code of batch normalisation works on: a block of rows, NHWC
+// The operands of the vector code of batch normalisation: a block of rows, NHWC
 // images seen as a matrix [rows, channels]. Plain data, shared by the files of
 // this folder and the kernels that drive them; the reference loops of other
 // dtypes take the same records. T is the tensors' type, C that of statistics.

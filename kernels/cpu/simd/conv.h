@@ -22,7 +22,7 @@ struct ConvRun {
 // last digits of each would be lost. As long as usual runs, such as those of 3
 // pixels of 64 channels or 5 of 32, which need not be cut then.
 inline constexpr int64_t kConvSteps = 192;
-// For the same reason, columns of a grid that filter_grad sums at a time.
+// Columns of a grid that filter_grad sums at a time, for the same reason.
 inline constexpr int64_t kConvColumns = 256;
 
 // The images' side: a grid of pixels, pixel (r, q) at
@@ -40,8 +40,8 @@ struct ConvGrid {
 // act(y + bias + addend), act = max(0, x) if relu.
 struct ConvForward {
   ConvGrid grid;
-  // In panels of `width` channels, k * width floats apart, each stored k-major
-  // and padded with zeros: GemmKernels<float>::pack makes them.
+  // The filter in panels of `width` channels, k * width floats apart, each
+  // stored k-major and padded with zeros: GemmKernels<float>::pack makes them.
   const float* filter = nullptr;
   int64_t k = 0;
   int64_t channels = 0;
@@ -61,8 +61,9 @@ struct ConvFilterGrad {
   int64_t channels = 0;
   float* dfilter = nullptr;
   int64_t dfilter_stride = 0;  // between rows of k
-  // That many rows of the grid are summed before the next ones are touched; 1
-  // where the grid has more than kConvColumns, of which so many are.
+  // Rows of the grid that are summed before the next ones are touched; 1 where
+  // the grid has more than kConvColumns columns, of which so many are summed at
+  // a time.
   int64_t block_rows = 0;
   // block_rows * columns, or kConvColumns if that is less, times `width`.
   float* scratch = nullptr;

@@ -69,7 +69,7 @@ SLUICE_INLINE void StoreTile(const GemmTile<T>& tile,
   }
 }
 
-// The same for the first `columns` columns only.
+// Stores the first `columns` columns of a tile only.
 template <int R, typename T>
 SLUICE_INLINE void StorePart(const GemmTile<T>& tile,
                              Vector<T> (&acc)[R][kTileVectors], T* c,
@@ -94,8 +94,8 @@ SLUICE_INLINE void StorePart(const GemmTile<T>& tile,
   }
 }
 
-// What to fetch into L2 meanwhile, at each step of k: a large B comes from
-// memory, and a panel of it is used up within a few microseconds.
+// The elements to fetch into L2 at each step of k meanwhile: a large B comes
+// from memory, and a panel of it is used up within a few microseconds.
 template <typename T>
 struct Ahead {
   const T* at = nullptr;
@@ -165,8 +165,8 @@ struct TileRows {
   int64_t tiles, rows, longer;
 };
 
-// One panel of B against all of A. next: `count` elements to fetch meanwhile,
-// or null.
+// Multiplies all of A by one panel of B. next: `count` elements to fetch
+// meanwhile, or null.
 template <typename T>
 void MultiplyPanel(const GemmTile<T>& tile, const T* b, int64_t b_stride, T* c,
                    const T* bias, int64_t columns, const T* next,

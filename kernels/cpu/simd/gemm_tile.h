@@ -31,11 +31,11 @@ struct GemmTile {
   const T* b = nullptr;
   int64_t b_stride = 0;
   bool b_packed = false;
-  // Set where a packed B is too large to be in L2: the panel that is read after
-  // these. Each panel is then fetched while the one before is used.
+  // The panel that is read after these, where a packed B is too large to be in
+  // L2; else null. Each panel is then fetched while the one before is used.
   const T* next_b = nullptr;
-  // Or elements of any matrix that are wanted after this call, fetched evenly
-  // over it.
+  // Elements of any matrix that are wanted after this call, fetched evenly over
+  // it; or null.
   const T* fetch = nullptr;
   int64_t fetch_count = 0;
   T* c = nullptr;

@@ -22,14 +22,15 @@ struct PoolRow {
 struct PoolKernels {
   // y[windows, channels] = the largest under each window, NaN if any is.
   void (*max)(const PoolRow& row, const float* image, float* y);
-  // The same, and which element it is (pool_argmax.h): the first of equal ones.
+  // As max, and also which element it is (pool_argmax.h): the first of equal
+  // ones.
   void (*max_argmax)(const PoolRow& row, const float* image, float* y,
                      uint8_t* argmax);
   // Adds dy to dx where x is the first of its window not below y. Of dx only
   // the rows [begin, end) are touched.
   void (*max_grad)(const PoolRow& row, int64_t begin, int64_t end,
                    const float* x, const float* y, const float* dy, float* dx);
-  // The same from what max_argmax left.
+  // As max_grad, but from the argmax that max_argmax stored.
   void (*argmax_grad)(const PoolRow& row, int64_t begin, int64_t end,
                       const float* dy, const uint8_t* argmax, float* dx);
 };

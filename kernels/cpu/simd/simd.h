@@ -116,7 +116,7 @@ struct SimdKernels {
 
   void (*axpy)(float a, const float* x, float* y, int64_t n);  // y += a * x
 
-  // Over the rows of x[rows, columns].
+  // Softmax, and its logarithm, of each row of x[rows, columns].
   void (*softmax)(const float* x, float* y, int64_t rows, int64_t columns);
   void (*log_softmax)(const float* x, float* y, int64_t rows, int64_t columns);
   // y[row] = log(sum(exp(x[row, :]))).
@@ -143,8 +143,8 @@ struct SimdKernels {
                      double* y, int64_t n);
   // Copies past the caches; y is aligned to 64 bytes.
   void (*stream)(const float* x, float* y, int64_t n);
-  // The same without waiting for the stores; `fence` must follow the last part
-  // before another thread is told.
+  // As stream, without waiting for the stores: `fence` must follow the last
+  // part before another thread is told.
   void (*stream_part)(const float* x, float* y, int64_t n);
   void (*fence)();
 
@@ -193,7 +193,7 @@ simd::UnaryFn FindUnary(const simd::SimdKernels& table, const char* name,
                         DType dtype);
 simd::BinaryFns FindBinary(const simd::SimdKernels& table, const char* name,
                            DType dtype);
-// In Simd().
+// The loop in Simd().
 simd::UnaryFn FindUnary(const char* name, DType dtype);
 simd::BinaryFns FindBinary(const char* name, DType dtype);
 

@@ -57,7 +57,7 @@ SLUICE_INLINE void FenceStores() {
 #endif
 }
 
-// One bit for each lane that is all ones.
+// A mask with one bit for each lane, set where the lane is all ones.
 SLUICE_INLINE unsigned BitsOf(StreamBits lanes) {
 #if defined(__AVX__)
   return static_cast<unsigned>(

@@ -1,4 +1,5 @@
-// What each file of this folder hands to table.cc, within one instruction set.
+// The functions that each file of this folder hands to table.cc, within one
+// instruction set.
 #ifndef SLUICE_KERNELS_CPU_SIMD_TABLES_H_
 #define SLUICE_KERNELS_CPU_SIMD_TABLES_H_
 
@@ -9,7 +10,7 @@ namespace sluice::SLUICE_ISA {
 // The whole table.
 const simd::SimdKernels& Table();
 
-// Each fills in its own fields.
+// Each function fills in the table's fields of its file.
 void AddUnary(simd::SimdKernels& table) noexcept;       // unary.cc
 void AddBinary(simd::SimdKernels& table) noexcept;      // binary.cc
 void AddReductions(simd::SimdKernels& table) noexcept;  // reduction.cc

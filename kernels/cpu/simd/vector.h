@@ -25,7 +25,7 @@ inline constexpr int kVectorBytes = 16;
 template <typename T>
 struct VectorOf {
   using Type __attribute__((vector_size(kVectorBytes))) = T;
-  // The same in memory, at any alignment.
+  // A vector in memory, at any alignment.
   using Stored __attribute__((vector_size(kVectorBytes), aligned(alignof(T)),
                               may_alias)) = T;
 };

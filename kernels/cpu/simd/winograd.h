@@ -33,7 +33,7 @@ struct WinogradMatrix {
   int64_t panel_step = 0;
 };
 
-// What follows a result: y = act(y + bias + addend).
+// The epilogue of a result: y = act(y + bias + addend).
 struct WinogradEpilogue {
   const float* bias = nullptr;           // [channels]; null: nothing follows
   const float* const* addend = nullptr;  // pixels like y's, or null

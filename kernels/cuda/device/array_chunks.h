@@ -1,4 +1,4 @@
-// How blocks find the chunks of many arrays that are theirs. Device code.
+// Lets blocks find their chunks of many arrays. Device code.
 #ifndef SLUICE_KERNELS_CUDA_DEVICE_ARRAY_CHUNKS_H_
 #define SLUICE_KERNELS_CUDA_DEVICE_ARRAY_CHUNKS_H_
 
@@ -9,7 +9,7 @@
 
 namespace sluice::cuda {
 
-// For a kernel that goes through ForChunks.
+// The grid for a kernel that goes through ForChunks.
 inline Grid GridFor(const ArrayList& list) {
   constexpr int64_t kMostBlocks = 1 << 12;
   return {std::min(list.chunks, kMostBlocks), 256};

@@ -17,7 +17,7 @@ __device__ S WarpReduce(S value, Combine combine) {
   return value;
 }
 
-// Of BlockReduce, in elements of S.
+// The shared memory that BlockReduce needs, in elements of S.
 inline constexpr int kBlockReduceShared = 32;
 
 // The values of all threads combined, in every thread. Blocks are of whole

@@ -56,7 +56,7 @@ using DeviceTypeOf = std::conditional_t<
     std::is_same_v<T, Half>, Float16,
     std::conditional_t<std::is_same_v<T, BFloat16>, BrainFloat16, T>>;
 
-// As DispatchFloating, for all numeric types.
+// Calls fn as DispatchFloating does, for all numeric types.
 template <typename Fn>
 decltype(auto) DispatchNumeric(DType dtype, Fn&& fn) {
   return DispatchAmong<float, double, Half, BFloat16, int8_t, uint8_t, int32_t,
@@ -178,8 +178,8 @@ __device__ void StorePack(const Pack<T, N>& pack, T* p, int64_t count,
   }
 }
 
-// Likewise, where it is known when a kernel is compiled that all packs are
-// whole ones, of N elements that exist: then no branch holds loads up.
+// LoadPack where it is known when a kernel is compiled that all packs are whole
+// (kWhole), of N elements that exist: then no branch holds loads up.
 template <bool kWhole, typename T, int N = kPack<T>>
 __device__ Pack<T, N> LoadPackOf(const T* p, int64_t count) {
   return LoadPack<T, N>(p, kWhole ? N : count, kWhole);

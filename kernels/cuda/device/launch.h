@@ -36,8 +36,9 @@ using uint32_t = unsigned;
 
 namespace sluice::cuda {
 
-// Before a loop that must not be unrolled, since its body is large; and before
-// one that must be, since what it indexes is to be in registers.
+// Put before a loop that must not be unrolled, since its body is large; and
+// before one that must be, since the arrays that it indexes are to be in
+// registers.
 #ifdef __CUDACC__
 #define SLUICE_ROLLED _Pragma("unroll 1")
 #define SLUICE_UNROLLED _Pragma("unroll")
@@ -113,7 +114,8 @@ __device__ inline void Barrier() {
   __syncthreads();
 }
 
-// Every lane of the warp must come to the next two.
+// The mask of all lanes of a warp, which must all come to the next two
+// functions.
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 // The value of the lane whose number differs in the bits of `lanes`.
 template <typename T>

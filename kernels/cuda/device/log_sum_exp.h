@@ -15,8 +15,8 @@ struct ExpSum {
   C max;
   C sum;
 };
-// In every thread of the block, which must all come here. kRuns is RowSum's,
-// `shared` BlockReduce's.
+// The ExpSum of a row, in every thread of the block, which must all come here.
+// kRuns is RowSum's, `shared` BlockReduce's.
 template <bool kRuns, typename T, typename C = ComputeOf<T>>
 __device__ ExpSum<C> SumExpOfRow(const T* x, int64_t n, int64_t stride,
                                  bool whole, C* shared) {

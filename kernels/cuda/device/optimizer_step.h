@@ -1,4 +1,4 @@
-// This step's numbers of an optimizer, as its kernels read them.
+// The numbers of an optimizer for this step, as its kernels read them.
 #ifndef SLUICE_KERNELS_CUDA_DEVICE_OPTIMIZER_STEP_H_
 #define SLUICE_KERNELS_CUDA_DEVICE_OPTIMIZER_STEP_H_
 

@@ -10,7 +10,7 @@
 
 namespace sluice::cuda {
 
-// What elements T are compared as: one width of integers is enough.
+// The type that elements T are compared as: one width of integers is enough.
 template <typename T>
 using RankOf = std::conditional_t<std::is_integral_v<T>, int64_t, ComputeOf<T>>;
 
@@ -43,7 +43,7 @@ __device__ bool Precedes(const Ranked<V>& a, const Ranked<V>& b, bool least) {
   return least ? a.value < b.value : a.value > b.value;
 }
 
-// Which of two comes first.
+// Combines two elements into the one that comes first.
 struct Foremost {
   bool least = false;
   template <typename V>

@@ -37,7 +37,8 @@ struct InterpretedProgram {
 };
 // Unimplemented if it has too many steps.
 Result<InterpretedProgram> InterpretedProgramOf(const FusedForm& form);
-// For work of packs of one element, whose sums become states.
+// Launches a program. `work` must be of packs of one element, and its sums
+// become states.
 Status LaunchInterpreted(const InterpretedProgram& program,
                          const FusedWork& work, const FusedArguments& arguments,
                          cudaStream_t stream);

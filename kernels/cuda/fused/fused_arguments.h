@@ -1,4 +1,4 @@
-// What fused kernels are given, as plain data. NVRTC takes this file as text.
+// The arguments of fused kernels, as plain data. NVRTC takes this file as text.
 #ifndef SLUICE_KERNELS_CUDA_FUSED_FUSED_ARGUMENTS_H_
 #define SLUICE_KERNELS_CUDA_FUSED_FUSED_ARGUMENTS_H_
 

@@ -60,15 +60,15 @@ template <typename T>
 __device__ ComputeOf<T> LoadScalar(const FusedArguments& a, int input) {
   return static_cast<ComputeOf<T>>(*static_cast<const T*>(a.inputs[input]));
 }
-// One that has as many elements as the result.
+// An input that has as many elements as the result.
 template <typename T>
 __device__ Pack<T, kPack<T>> LoadElements(const FusedArguments& a, int input,
                                           int64_t i, int64_t count,
                                           bool whole) {
   return LoadPack<T>(static_cast<const T*>(a.inputs[input]) + i, count, whole);
 }
-// One that repeats, but not along the innermost dimension (kAlong), or along
-// that too. `index` is that of element i.
+// An input that repeats, but not along the innermost dimension (kAlong), or
+// along that too. `index` is that of element i.
 template <typename T, bool kAlong>
 __device__ Pack<T, kPack<T>> LoadRepeated(const FusedArguments& a, int input,
                                           int rank, const Indices& index,
@@ -116,7 +116,7 @@ __device__ void ForEachPack(const P& program) {
       });
 }
 
-// Of a sum, the values of a pack.
+// The values of a pack that a sum is to add.
 template <typename P>
 __device__ Pack<typename P::C, P::kN> ValuesOf(const P& program, int64_t i,
                                                int64_t count) {

@@ -12,13 +12,13 @@ namespace sluice::cuda {
 
 class RuntimeCompiler {
  public:
-  // The process's. Unavailable in one line where there is none: it is looked
-  // for where the module's other libraries are (nvidia_library.h).
+  // The process's compiler. kUnavailable in one line where there is none: it is
+  // looked for where the module's other libraries are (nvidia_library.h).
   static Result<const RuntimeCompiler*> Get();
-  // That of the first of these libraries that can be opened, for good.
+  // The compiler in the first of these libraries that can be opened, for good.
   static Result<const RuntimeCompiler*> Open(
       const std::vector<std::string>& names);
-  // What NVRTC's file may be called, newest first.
+  // The names that NVRTC's file may have, newest first.
   static std::vector<std::string> Names();
 
   const std::string& version() const { return version_; }  // "13.0"

@@ -38,28 +38,28 @@ struct OptimizerList {
   const float* learning_rate = nullptr;
   const int64_t* step = nullptr;  // where the rule counts them: 1 at first
   const bool* apply = nullptr;    // false leaves all as it is; or null
-  // What gradients are multiplied by, before their decay; or null.
+  // The factor for gradients, before their decay; or null.
   const float* gradient_scale = nullptr;
 };
 
 using OptimizerLauncher = Status (*)(const OptimizerList& list,
                                      const OptimizerParams& params,
                                      cudaStream_t stream);
-// What serves an op for one variable, and that for a list.
+// The rule of an op for one variable, and of the op for a list.
 struct OptimizerRule {
   const char* op;     // of one variable
   int slots;          // of each variable
   bool counts_steps;  // OptimizerList::step is read
   OptimizerLauncher f32, f64;
 
-  // Of the variables' dtype; null if there is none.
+  // The launcher for the variables' dtype; null if there is none.
   OptimizerLauncher launcher(DType dtype) const {
     return dtype == DType::kFloat32   ? f32
            : dtype == DType::kFloat64 ? f64
                                       : nullptr;
   }
 };
-// Of all the rules.
+// All the rules.
 std::span<const OptimizerRule> OptimizerRules();
 
 }  // namespace sluice::cuda

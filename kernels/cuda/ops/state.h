@@ -18,8 +18,8 @@ namespace sluice::cuda {
 Status AssignBytes(const bool* apply, const void* value, void* variable,
                    size_t bytes, cudaStream_t stream);
 
-// The same for the arrays of a list, whose elements are bytes; `apply` is not
-// null.
+// AssignBytes for the arrays of a list, whose elements are bytes; `apply` is
+// not null.
 Status AssignListed(const bool* apply, const ArrayList& list,
                     cudaStream_t stream);
 

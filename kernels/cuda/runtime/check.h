@@ -10,12 +10,12 @@
 
 namespace sluice::cuda {
 
-// One line that says what to do where something can be done. Unavailable: the
-// GPU is lost, to this process and until it ends.
+// The Status of a CUDA error: one line, which says what to do where something
+// can be done. kUnavailable: the GPU is lost to this process, until it ends.
 Status Failure(cudaError_t error, std::string_view what);
 
-// What to return where a library of NVIDIA's has failed with `error`: it does
-// not say so when it is the GPU that is lost. Asks the thread's.
+// The Status to return where a library of NVIDIA's has failed with `error`:
+// libraries do not say so when the GPU is lost. Asks the default stream.
 Status FailureOfLibrary(const Status& error);
 
 // `what` is for the message: "copy to the device".

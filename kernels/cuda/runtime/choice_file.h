@@ -1,5 +1,6 @@
-// What was measured to be fastest, kept between runs in the user's cache
-// folder: measuring a network's convolutions takes longer than its first step.
+// Keeps the choices that were measured to be fastest between runs, in the
+// user's cache folder: measuring a network's convolutions takes longer than its
+// first step.
 //
 // The file is text: a line that names the format, then a line for each choice,
 //   KEY \t SUGGESTION \t ENGINE

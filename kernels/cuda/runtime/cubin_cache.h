@@ -2,7 +2,7 @@
 //
 //   8 bytes "SLUICECU", 8 bytes length, 8 bytes fingerprint of the cubin, cubin
 //
-// What is not of this form is as if it were not there.
+// A file that is not of this form counts as missing.
 #ifndef SLUICE_KERNELS_CUDA_RUNTIME_CUBIN_CACHE_H_
 #define SLUICE_KERNELS_CUDA_RUNTIME_CUBIN_CACHE_H_
 
@@ -19,9 +19,11 @@ class CubinCache {
   explicit CubinCache(std::filesystem::path folder)
       : folder_(std::move(folder)) {}
 
-  // `key` is a file's name. What it does not have, or not whole, is nullopt.
+  // Returns the cubin of `key`, a file's name; nullopt where it is missing or
+  // not whole.
   std::optional<std::string> Load(const std::string& key) const;
-  // Where it cannot be written the next process compiles anew (user_cache.h).
+  // Keeps a cubin. Where it cannot be written the next process compiles anew
+  // (user_cache.h).
   void Store(const std::string& key, const std::string& cubin) const;
 
  private:

@@ -8,7 +8,8 @@
 
 namespace sluice::cuda {
 
-// Of several texts: that of the one is the seed of the next.
+// The fingerprint of a text. For several texts, that of one is the seed of the
+// next.
 inline uint64_t Fingerprint(std::string_view text,
                             uint64_t seed = 0xcbf29ce484222325u) {
   for (char c : text) {

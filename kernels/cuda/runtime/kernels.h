@@ -13,7 +13,7 @@
 
 namespace sluice::cuda {
 
-// All of them.
+// Registers the kernels of all families.
 void RegisterCudaKernels(KernelTable& table);
 
 void RegisterArrayKernels(KernelTable& table);
@@ -40,7 +40,7 @@ void RegisterSliceKernels(KernelTable& table);
 void RegisterSoftmaxKernels(KernelTable& table);
 void RegisterStateKernels(KernelTable& table);
 
-// By libraries of NVIDIA's: not in the emulation
+// Kernels by libraries of NVIDIA's: not in the emulation
 // (tests/kernels/cuda/emulation).
 void RegisterCublasMatMulKernels(KernelTable& table);
 void RegisterCudnnConvKernels(KernelTable& table);
@@ -57,7 +57,7 @@ inline void RegisterOwn(KernelTable& table, std::string op, DTypeSet dtypes,
                   .make = make});
 }
 
-// The queue that a kernel adds its work to.
+// The stream that a kernel adds its work to.
 inline cudaStream_t StreamOf(const KernelContext& context) {
   return static_cast<cudaStream_t>(context.step().stream);
 }

@@ -1,6 +1,6 @@
-// Where NVIDIA's libraries lie beside the folders that the system's loader
-// searches: in Python's packages, where PyTorch brings all of them and where
-// they often are alone, and in the CUDA toolkit.
+// The folders in which NVIDIA's libraries lie, beside those that the system's
+// loader searches: in Python's packages, where PyTorch brings all of them and
+// where they often are alone, and in the CUDA toolkit.
 #ifndef SLUICE_KERNELS_CUDA_RUNTIME_LIBRARY_FOLDERS_H_
 #define SLUICE_KERNELS_CUDA_RUNTIME_LIBRARY_FOLDERS_H_
 
@@ -10,8 +10,8 @@
 
 namespace sluice::cuda {
 
-// What decides where they are looked for: variables of the environment, each
-// empty where it is not set.
+// The variables of the environment that decide where libraries are looked for,
+// each empty where it is not set.
 struct LibraryEnvironment {
   std::string pythonpath;    // PYTHONPATH
   std::string virtual_env;   // VIRTUAL_ENV

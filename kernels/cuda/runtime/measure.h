@@ -58,7 +58,7 @@ class Bench {
     return memory;
   }
 
-  // Of what Allocate returned; null is nothing.
+  // Frees memory that Allocate returned; null is allowed.
   void Free(void* memory) {
     if (memory == nullptr) return;
     cudaStreamSynchronize(stream_);

@@ -9,8 +9,9 @@
 
 namespace sluice::cuda {
 
-// Freed with the last copy; null for 0 bytes. Resource exhaustion says what was
-// wanted and, of device memory, what there is.
+// Memory that is freed with the last copy of the pointer; null for 0 bytes.
+// kResourceExhausted says what was wanted and, for device memory, what there
+// is.
 Result<std::shared_ptr<void>> AllocateOnDevice(size_t bytes);
 Result<std::shared_ptr<void>> AllocatePinned(size_t bytes);
 

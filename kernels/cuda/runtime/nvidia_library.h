@@ -48,7 +48,7 @@ class FunctionFinder {
     status_ = Unavailable(std::string("a library of NVIDIA's lacks ") + name +
                           "; install the version that Sluice was built with");
   }
-  // Of all that were looked for.
+  // Ok, or the first function of those looked for that is missing.
   const Status& status() const { return status_; }
 
  private:

@@ -30,10 +30,10 @@ class SearchBudget {
   double Now() const { return clock_(); }
   // Seconds that a search which begins now may take; 0: nothing is left.
   double Allowance() EXCLUDES(mutex_);
-  // A search that began then has ended.
+  // Accounts for a search that began at `begin` (Now()) and has ended.
   void Spent(double begin) EXCLUDES(mutex_);
-  // What a trial of this engine took the last time, in seconds: some are
-  // compiled for each plan, others come with the library. 0: not known.
+  // Seconds that the last trial of this engine took: some are compiled for each
+  // plan, others come with the library. 0: not known.
   double CostOf(int64_t engine) const EXCLUDES(mutex_);
   void NoteCost(int64_t engine, double seconds) EXCLUDES(mutex_);
 
@@ -65,8 +65,8 @@ struct Fastest {
   bool measured = false;
 };
 
-// The first in the library's own order that can be made and runs; compared with
-// no other, so it is not `measured`. Nothing where there is none.
+// The first suggestion in the library's own order that can be made and runs;
+// compared with no other, so it is not `measured`. nullopt where there is none.
 std::optional<Fastest> FirstThatRuns(size_t suggestions, const Trial& trial);
 
 // Tries suggestions until all are tried or the search's part of the budget is

@@ -1,5 +1,5 @@
-// Files that save time when they are there: what was compiled or measured once,
-// in the user's cache folder. They can be removed at any time.
+// Files in the user's cache folder that save time when they are there: they
+// keep what was compiled or measured once. They can be removed at any time.
 #ifndef SLUICE_KERNELS_CUDA_RUNTIME_USER_CACHE_H_
 #define SLUICE_KERNELS_CUDA_RUNTIME_USER_CACHE_H_
 

@@ -163,11 +163,12 @@ struct DnnPlanner {
 // run with another than they were made with.
 class DnnDevice {
  public:
-  // That of the current device.
+  // The DnnDevice of the current device.
   static Result<DnnDevice*> Current();
 
   DnnPlanner& planner() { return planner_; }
-  // Of the GPU and the library with its version: "NVIDIA H200, cuDNN 91900".
+  // The names of the GPU and of the library with its version: "NVIDIA H200,
+  // cuDNN 91900".
   const std::string& name() const { return name_; }
 
   // Adds the plan's work on a pack of operands to the stream. Logical devices
@@ -184,8 +185,8 @@ class DnnDevice {
   std::string name_;
 };
 
-// For whom cuDNN plans: the current device by a handle, or one described in
-// cuDNN's words, which need not be there.
+// The device that cuDNN plans for: the current one by a handle, or one
+// described in cuDNN's words, which need not be there.
 struct DnnTarget {
   cudnnHandle_t handle = nullptr;
   const DnnDescriptor* device = nullptr;

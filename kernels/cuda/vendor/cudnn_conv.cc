@@ -198,7 +198,8 @@ class DnnConvolution final : public Kernel {
 
   // The fastest on operands of our own, each time from a cold L2 cache, as in a
   // step; where the same bits are wanted in every run, the first that runs on
-  // them. Where there is no memory for them, the first that can be made.
+  // them. Where there is no memory for them, or for its scratch, the first that
+  // can be made.
   std::optional<Fastest> Search(const std::vector<int64_t>& engines,
                                 const std::function<bool(size_t)>& make,
                                 const Plans& plans) {

@@ -19,7 +19,8 @@ struct DnnConv {
   ConvPass pass = ConvPass::kForward;
   DType dtype = DType::kFloat32;  // float32, float16 or bfloat16
   bool bias = false, addend = false, relu = false;
-  // Also the sums of each channel of y, and of its squares, in float32.
+  // Whether to compute also the sums of each channel of y, and of its squares,
+  // in float32.
   bool sums = false;
 };
 

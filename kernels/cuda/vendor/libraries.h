@@ -1,4 +1,4 @@
-// Which of NVIDIA's libraries there are, for whoever wants to know.
+// Tells which of NVIDIA's libraries there are.
 #ifndef SLUICE_KERNELS_CUDA_VENDOR_LIBRARIES_H_
 #define SLUICE_KERNELS_CUDA_VENDOR_LIBRARIES_H_
 

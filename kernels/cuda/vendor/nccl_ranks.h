@@ -29,8 +29,9 @@ class NcclRanks final : public DeviceGroup {
   static Result<std::unique_ptr<DeviceGroup>> Join(const Nccl& nccl,
                                                    const DevicePlace& place);
   static Result<std::string> MakeId(const Nccl& nccl);
-  // Of work that is over, on all ranks; or after Abort. Waits a while for what
-  // was recorded to be gone, which NCCL insists on, and no longer.
+  // Requires that all work is over, on all ranks, or an Abort before. Waits a
+  // while for what was recorded to be gone, which NCCL insists on, and no
+  // longer.
   ~NcclRanks() override;
   NcclRanks(const NcclRanks&) = delete;
   NcclRanks& operator=(const NcclRanks&) = delete;
@@ -39,7 +40,8 @@ class NcclRanks final : public DeviceGroup {
   Status Start(const DeviceExchange& exchange, void* stream) override;
   Status Wait(const void* out, void* stream) override;
   Status Check() override;
-  // By a thread of its own: it returns when no recording is left.
+  // Aborts NCCL's communicator on a thread of its own, which returns when no
+  // recording is left.
   void Abort(const Status& why) override;
 
  private:
@@ -58,7 +60,7 @@ class NcclRanks final : public DeviceGroup {
   Status Open(const std::string& id);
 
   using Destroy = ncclResult_t (*)(ncclComm_t comm);
-  // Where that has not been done.
+  // Ends the communicator by `end`, unless that was done before.
   void End(Destroy end);
   // Calls NCCL, and waits while it says that it is in progress.
   template <typename Call>
@@ -79,7 +81,7 @@ class NcclRanks final : public DeviceGroup {
   bool ends_ GUARDED_BY(mutex_) = false;
 };
 
-// With the library, for the module's entry.
+// The groups by NCCL's library, for the module's entry.
 const DeviceGroups& NcclGroups();
 
 }  // namespace sluice::cuda

@@ -25,9 +25,9 @@ class StopAtStep : public Hook {
 };
 
 // Stops when the first metric (the loss, without metrics) has not improved on
-// its best by more than `min_change` for `patience` evaluations. Goes on
-// counting where an earlier part of the training left off; where that has
-// waited long enough already it stops before the first step.
+// its best by more than `min_change` for `patience` evaluations. In a resumed
+// training it goes on counting where the earlier part left off; if that has
+// waited long enough already, it stops before the first step.
 class EarlyStopping : public Hook {
  public:
   explicit EarlyStopping(int patience, double min_change = 0)
@@ -50,8 +50,8 @@ class EarlyStopping : public Hook {
 
 // Throws when the loss is not finite, naming the first node that computed such
 // a value. With loss scaling, only when the scale is down to its least: until
-// then such a step is skipped. To find it, the steps since the last snapshot
-// are run again, each node's output being looked at; a snapshot of all
+// then such a step is skipped. To find the node, the steps since the last
+// snapshot are run again and each node's output is checked; a snapshot of all
 // variables is kept in memory and renewed every `interval` steps.
 class NanStop : public Hook {
  public:
@@ -59,7 +59,7 @@ class NanStop : public Hook {
   void Begin(TrainingRun& run) override;
   void AfterStep(TrainingRun& run) override;
   void AtMeeting(TrainingRun& run) override;
-  // Before what follows saves the state.
+  // Checks before later hooks save the state.
   void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
   void End(TrainingRun& run) override;
 
@@ -74,12 +74,12 @@ class NanStop : public Hook {
 };
 
 // Writes a Chrome trace of steps first to last to `path`, in which the process
-// "input" has a row for each thread of each stage of the input. What these do
-// is for later steps, where the input reads ahead. Of all workers, who then all
-// have one: rank 0 writes what all did, and parameter servers, by its clock. A
-// training that is resumed behind these steps writes none, with a note; resumed
-// among them, the rest, into a file of its own: "trace.json" from step 26 on is
-// "trace-from-26.json".
+// "input" has a row for each thread of each stage of the input; if the input
+// reads ahead, these work for later steps. With several workers each must have
+// this hook: rank 0 writes one trace of all workers and parameter servers, by
+// its clock. A training resumed after these steps writes no trace, with a note;
+// one resumed among them writes the rest into a file of its own: "trace.json"
+// from step 26 on is "trace-from-26.json".
 class Profile : public Hook {
  public:
   Profile(int64_t first, int64_t last, std::string path)
@@ -98,13 +98,13 @@ class Profile : public Hook {
   bool begun_ = false;
 };
 
-// What an evaluation is judged by: the first metric, or the loss turned round
-// so that higher is better with it, too.
+// The value by which evaluations are compared, higher being better: the first
+// metric, or else the loss, with its sign changed if lower is better.
 double JudgedBy(const TrainerSpec& spec, const Evaluation& evaluation);
 
-// Puts the states of the hooks into TrainingState::extra; gives them back what
-// is there of them. `source` is for messages; throws Error(kDataLoss) for what
-// cannot be read.
+// SaveHooks puts the hooks' states into TrainingState::extra; RestoreHooks
+// gives them back to the hooks. `source` is for messages. Throws
+// Error(kDataLoss) for a state that cannot be read.
 void SaveHooks(const std::vector<const Hook*>& hooks, TrainingState* state);
 void RestoreHooks(const std::vector<Hook*>& hooks, const TrainingState& state,
                   const std::string& source);

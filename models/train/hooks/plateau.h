@@ -30,13 +30,13 @@ struct PlateauOptions {
 // PyTorch's rules but for two: `least` bounds the factor rather than the rate,
 // and no reduction is too small (its `eps` is 0).
 //
-// Goes on counting where an earlier part of the training left off, and judges
-// no evaluation twice.
+// In a resumed training it goes on counting where the earlier part left off. It
+// counts no evaluation twice.
 class ReduceOnPlateau : public Hook {
  public:
   // Throws Error(kInvalidArgument) for options outside the ranges above.
   explicit ReduceOnPlateau(const PlateauOptions& options = {});
-  // Throws Error(kInvalidArgument) where the optimizer's learning rate is not
+  // Throws Error(kInvalidArgument) if the optimizer's learning rate is not a
   // schedules::Plateau.
   void Begin(TrainingRun& run) override;
   void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
@@ -49,7 +49,7 @@ class ReduceOnPlateau : public Hook {
   void Reduce(TrainingRun& run, int64_t step) const;
 
   const PlateauOptions options_;
-  // As JudgedBy (models/train/hooks/hooks.h) has it: higher is better.
+  // The best JudgedBy (models/train/hooks/hooks.h); higher is better.
   double best_ = -std::numeric_limits<double>::infinity();
   int64_t bad_ = 0;           // evaluations in a row
   int64_t cooldown_ = 0;      // evaluations left of it

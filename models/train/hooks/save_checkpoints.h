@@ -1,4 +1,4 @@
-// Saves a training's checkpoints, beside it.
+// Saves a training's checkpoints while it goes on.
 #ifndef SLUICE_MODELS_TRAIN_HOOKS_SAVE_CHECKPOINTS_H_
 #define SLUICE_MODELS_TRAIN_HOOKS_SAVE_CHECKPOINTS_H_
 
@@ -26,22 +26,23 @@ class CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
   ~CheckpointWriter() { Join(); }
 
-  // Nothing else may be under way. The tensors' bytes must stay as they are
-  // until Wait has returned or busy is false. Nothing is written where one of
-  // the tensors named in `finite` has an element that is not. `beside`: by a
-  // thread of its own, which gives way to those that compute; else, or where
-  // none can be had, the calling one writes.
+  // Starts to write a checkpoint; no other write may be under way. The tensors'
+  // bytes must not change until Wait has returned or busy() is false. Nothing
+  // is written if a tensor named in `finite` has an element that is not finite.
+  // `beside`: a thread of its own writes, which gives way to those that
+  // compute; else, or if no thread can be made, the calling one writes.
   void Start(Checkpoint checkpoint, std::set<std::string> finite, bool beside);
   bool busy() const { return thread_.joinable() && !done_.load(); }
-  // Waits for the one under way.
+  // What was written so far.
   struct Written {
     std::string path;        // of the newest; "" before the first
     std::string not_finite;  // the tensor for which the last was not written
   };
-  // The error of one that failed, once.
+  // Waits for the write under way, if any. Returns the error of a failed write
+  // once.
   Result<Written> Wait();
-  // The path of a step that is saved already; "": it is not. Before anything is
-  // written. Throws Error.
+  // The path of the checkpoint of `step` if it is saved already; else "". Call
+  // it before anything is written. Throws Error.
   std::string Find(int64_t step) const;
 
  private:
@@ -62,7 +63,7 @@ class CheckpointWriter {
 
 // Saves after every evaluation, as often as options.save_every says, at the
 // end, and when training ends by an error that leaves the variables as the
-// last step made them. One with a trainable variable that is not finite would
+// last step made them. A checkpoint with a non-finite trainable variable would
 // be of no use, and is not written. Keeps the newest few and the best. The step
 // that begins a save takes a copy of the variables longer, which is memory that
 // NanStop needs, too (TrainingRun::RenewSnapshot); a save that comes while one
@@ -87,15 +88,15 @@ class SaveCheckpoints : public Hook {
   void OnError(TrainingRun& run) noexcept override;
   void End(TrainingRun& run) override;
 
-  // Of the newest that is on the disk.
+  // The path of the newest checkpoint on the disk.
   const std::string& last_path() const { return last_path_; }
 
  private:
   bool Due(const TrainingRun& run) const;
-  // Starts, once the one before is written; without a metric not where the
+  // Starts a save once the one before is written; without a metric, not if the
   // snapshot's step is saved already.
   void Save(TrainingRun& run, std::optional<double> metric);
-  // Starts with the run's snapshot as it is; none is being written.
+  // Starts to save the run's snapshot as it is; no save may be under way.
   void Write(TrainingRun& run, std::optional<double> metric);
   // End; false where what was kept from before should be saved instead.
   bool EndedWell(TrainingRun& run);
@@ -103,11 +104,12 @@ class SaveCheckpoints : public Hook {
   void Wait(TrainingRun& run);
 
   const Now now_;
-  // Its tensors' bytes are being written while it is held.
+  // Held while its tensors' bytes are being written.
   std::shared_ptr<const Checkpoint> snapshot_;
   CheckpointWriter writer_;
   std::vector<const Hook*> others_;
-  // Of the newest save begun, unless it failed, or of what it all begins with.
+  // The step of the newest save begun, unless it failed, or of the state that
+  // training begins with.
   int64_t saved_step_ = -1;
   int64_t told_step_ = -1;      // of which it was said that it is not finite
   Clock::time_point saved_at_;  // when that began; one waited for: its end

@@ -31,9 +31,9 @@ struct ScalarRow {
   double value = 0;
 };
 
-// In the order of the file. A last line without its end, which a kill leaves,
-// is passed over. kNotFound without a file, kDataLoss naming the line for
-// another text than the above.
+// Reads the rows in the order of the file. Skips an unfinished last line, as a
+// killed process leaves. kNotFound without a file; kDataLoss, naming the line,
+// for text in another format.
 Result<std::vector<ScalarRow>> ReadScalars(
     const std::string& log_dir, FileSystem& files = FileSystem::Default());
 
@@ -50,17 +50,17 @@ class ScalarLog {
       const std::string& log_dir, int64_t step, bool fresh,
       FileSystem& files = FileSystem::Default());
 
-  // Passes over a figure that was kept of the step that training resumes at:
-  // its evaluation may be done twice. kInvalidArgument for NUL in a text, which
-  // CSV cannot hold, and for seconds that are not finite.
+  // Adds a row, unless the file has that figure for the step that training
+  // resumes at, whose evaluation may be done twice. kInvalidArgument for NUL in
+  // a text, which CSV cannot hold, and for seconds that are not finite.
   Status Add(const ScalarRow& row);
   // Hands the rows to the operating system: they survive the end of the
   // process, not the loss of power.
   Status Flush();
-  // The same, and they survive that as well.
+  // Flushes, and makes the rows survive a loss of power, too.
   Status Sync();
 
-  // Of the last row that was kept; 0: none was.
+  // The seconds of the last row that was kept; 0: none was.
   double seconds() const { return seconds_; }
   // What was damaged and where it is now; "": nothing.
   const std::string& warning() const { return warning_; }

@@ -37,7 +37,7 @@ class Summaries : public Hook {
 
   void OpenEvents(const TrainingRun& run);
   void WriteImages(const TrainingRun& run);
-  // Of the last step, to wherever scalars go.
+  // Adds a scalar of the last step to the events and the scalar log.
   void AddScalar(const TrainingRun& run, const Set& set,
                  const std::string& name, double value);
   void Flush();

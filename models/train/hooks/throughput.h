@@ -1,4 +1,4 @@
-// How fast a training goes.
+// The speed of a training.
 #ifndef SLUICE_MODELS_TRAIN_HOOKS_THROUGHPUT_H_
 #define SLUICE_MODELS_TRAIN_HOOKS_THROUGHPUT_H_
 
@@ -12,35 +12,36 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// Evaluations not counted; all 0 when nothing was trained on.
+// Rates without evaluations; all 0 if nothing was trained on.
 struct Rates {
   double examples_per_second = 0;
-  // The part of the time, 0 to 1, in which training waited for its input.
+  // The fraction of the time in which training waited for its input.
   double input_wait = 0;
-  // And in which its steps exchanged tensors with other workers, or waited for
-  // them or for parameter servers (TrainingRun::exchange_seconds).
+  // The fraction of the time in which steps exchanged tensors with other
+  // workers, or waited for them or for parameter servers
+  // (TrainingRun::exchange_seconds).
   double exchange_wait = 0;
-  // The same of each worker, by rank; empty where there is one, or nothing was
-  // heard of the others yet. Examples are those of workers with their own
-  // speeds, and then their sum is that of all.
+  // The rates and exchange waits of each worker, by rank; empty with one
+  // worker, or if nothing was heard of the others yet. Examples are given for
+  // workers with their own speeds, and then add up to examples_per_second.
   std::vector<double> worker_examples_per_second = {};
   std::vector<double> worker_exchange_waits = {};
-  // TrainingRun::staleness of the updates meanwhile.
+  // TrainingRun::staleness of the updates in this time.
   std::map<int64_t, int64_t> staleness = {};
-  // The stage of the input that was busiest (io/pipeline/stage_times.h), of
-  // what was measured; empty where nothing was so far.
+  // The busiest stage of the input (io/pipeline/stage_times.h) as far as was
+  // measured; empty if nothing was yet.
   std::string input_stage = {};
 };
 
-// Of counts by value, which are not empty.
+// The mean of values, given by their counts, which must not be empty.
 double MeanOf(const std::map<int64_t, int64_t>& counts);
 
-// Rates between calls. Those of other workers are of the steps between which
-// they were last heard.
+// Measures rates between calls. Rates of other workers are for the steps
+// between which these were last heard.
 class Throughput {
  public:
   void Start(const TrainingRun& run);
-  // Since Start or the last call.
+  // The rates since Start or the last call.
   Rates Since(const TrainingRun& run);
 
  private:
@@ -53,7 +54,7 @@ class Throughput {
   std::vector<WorkerTimes> heard_;
   std::vector<double> worker_rates_, worker_waits_;  // by rank
   std::map<int64_t, int64_t> staleness_;
-  // Of the input, when it was last known which was the busiest.
+  // The input's stages when the busiest was last known.
   std::vector<StageTime> stages_;
   int64_t measured_ = 0;
   std::string busiest_;

@@ -22,7 +22,7 @@ bool CopiesBatches(const SessionOptions& session);
 // Not thread-safe. Must not outlive the session and the features.
 class BatchStep {
  public:
-  // So many batches may be under way `at_once`, and their values be in use.
+  // `at_once`: how many batches may be under way, and their values in use.
   BatchStep(Session& session, const Features& features,
             std::vector<Output> fetches, std::vector<Operation> targets = {},
             int at_once = 1);
@@ -32,7 +32,8 @@ class BatchStep {
   // `beside` one another, would not fit into the machine's memory; on an
   // accelerator one, which is its own. `batch`, for that: MemoryNeed::batch.
   StepInfo Prepare(int64_t examples, int beside = 1, int64_t batch = 0);
-  // Of the step that was started or prepared last; not while it is under way.
+  // Statistics of the step that was started or prepared last. Not to be called
+  // while it is under way.
   StepInfo info() const { return prepared_.front().step.info(); }
 
   // A batch that may be under way.
@@ -49,11 +50,12 @@ class BatchStep {
     PendingRun run_;
     std::vector<Tensor> values_;
   };
-  // Begins with a batch, which may be reused at once; as a given replica
-  // (PreparedStep::Start), or the session's. Throws Error.
+  // Starts the step on a batch, which may be reused at once, as the given
+  // replica (PreparedStep::Start) or the session's. Throws Error.
   Pending Start(const Example& batch,
                 std::optional<uint32_t> replica = std::nullopt);
-  // The fetched values, until the next Run. Throws Error.
+  // Runs the step on a batch. Returns the fetched values, valid until the next
+  // Run. Throws Error.
   std::span<const Tensor> Run(const Example& batch);
 
  private:

@@ -45,7 +45,7 @@ class LeafGradients {
   void Run(int64_t leaf, std::span<const Example> shares,
            const OnLeaf& measure);
 
-  // Of the last run.
+  // The sums of the last run.
   LeafSums& sums() { return sums_; }
   // Seconds during which runs were under way so far, and during which this
   // process computed in them rather than wait for other stages.

@@ -1,4 +1,4 @@
-// What leaves (Workers) have computed, added up in the order of a tree.
+// Sums of the values that leaves (Workers) compute, in the order of a tree.
 #ifndef SLUICE_MODELS_TRAIN_RUN_LEAF_SUMS_H_
 #define SLUICE_MODELS_TRAIN_RUN_LEAF_SUMS_H_
 
@@ -16,13 +16,13 @@ namespace sluice {
 class LeafSums {
  public:
   void Clear() { row_.Clear(); }
-  // Adds what the leaves of `next` have together, right of the others: the
-  // values are copied.
+  // Adds the sum of the leaves of `next`, `values`, to the right of the others;
+  // the values are copied.
   void Append(Subtree next, std::span<const Tensor> values);
-  // The same of all that `right` has.
+  // Appends all subtrees of `right`.
   void Append(const LeafSums& right);
-  // Makes one of all, from the right, where their number is no power of two:
-  // the tree's sum with nothing in the place of leaves that there are not.
+  // Joins all subtrees into one, from the right, if the number of leaves is no
+  // power of two: the tree's sum with missing leaves left out.
   void Join();
 
   size_t size() const { return row_.size(); }  // subtrees

@@ -13,19 +13,19 @@ namespace SLUICE_INTERNAL sluice {
 
 // Bytes that a step is going to take and does not hold yet.
 struct MemoryNeed {
-  int64_t examples = 0;  // that it is for
-  // Of the whole batch (--batch-size), which these are a share of where others
-  // have the rest, or it comes later; 0: these are all.
+  int64_t examples = 0;  // in the step
+  // Examples in the whole batch (--batch-size), if other workers have the rest
+  // of it, or if the rest comes later; 0: the step has the whole batch.
   int64_t batch = 0;
   size_t arena = 0;
   size_t variables = 0;
   size_t batches = 0;  // as fed, those prepared ahead included
 };
 
-// kResourceExhausted, with the sizes and about which batch would fit, when that
-// is more than the machine has free.
+// kResourceExhausted, with the sizes and about which batch would fit, if the
+// need is more than the machine has free.
 Status CheckMemory(const MemoryNeed& need);
-// The same against `available` bytes, of a GPU's memory for example.
+// CheckMemory against `available` bytes, such as those of a GPU's memory.
 Status CheckMemory(const MemoryNeed& need, size_t available);
 
 // Bytes that this process may take without swapping (engine/machine_memory.h).

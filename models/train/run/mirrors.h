@@ -1,5 +1,5 @@
-// The devices of this process that train one model together: their sessions,
-// and the variables that each has.
+// The devices of this process that train one model together: their sessions and
+// each session's variables.
 #ifndef SLUICE_MODELS_TRAIN_RUN_MIRRORS_H_
 #define SLUICE_MODELS_TRAIN_RUN_MIRRORS_H_
 
@@ -13,32 +13,33 @@
 
 namespace sluice {
 
-// `home` is the session that has the variables for everybody else: hooks,
-// checkpoints, evaluations. Where they are on each device it is the first
-// one's, and updates are made by all alike; where they are on the host it alone
-// updates, and devices have copies of what they read, new ones in each step.
+// `home` is the session whose variables hooks, checkpoints and evaluations use.
+// If variables are on each device, home is the first device's session, and all
+// devices make the same updates. If they are on the host, home alone updates,
+// and devices get new copies of the variables that they read in each step.
 // One thread, but for Take. Must not outlive what it is given.
 class Mirrors {
  public:
   // With one device, home's own.
   Mirrors(Session& home, DeviceThreads& devices);
-  // With those of `devices`, whose sessions are of the same graph and
-  // `options`. Of the variables, leaves read `read`.
+  // With several `devices`, whose sessions are of the same graph and `options`.
+  // `read`: the variables that leaves read.
   Mirrors(const Graph& graph, Session& home, DeviceThreads& devices,
           bool variables_on_each, const SessionOptions& options,
           std::vector<Output> read);
 
   size_t size() const { return sessions_.size(); }
   Session& session(size_t device) const { return *sessions_[device]; }
-  // Those that update.
+  // The sessions that update.
   const std::vector<Session*>& updating() const { return updating_; }
   DeviceThreads& threads() const { return threads_; }
 
-  // Home's variables have been written, other than by updates.
+  // To be called when home's variables have been written other than by updates.
   void MarkWritten() { written_ = true; }
-  // Before the devices begin with a step.
+  // To be called before the devices begin a step.
   void Begin();
-  // Each device then, on its own thread: its variables are home's.
+  // To be called then for each device, on its own thread: gives the device
+  // home's values of the variables.
   void Take(size_t device);
 
  private:

@@ -1,7 +1,7 @@
-// The variables of a training that no worker has all of: of some each has a
-// part (VariableOptions::part_of), or each has those of its stage
-// (PipelineStages); and how checkpoints and files of weights, which have them
-// all as wholes, come by them. Internal to models/train.
+// Variables of a training that are scattered over the workers: each has a part
+// of them (VariableOptions::part_of), or only those of its stage
+// (PipelineStages). Gathers and hands them out for checkpoints and files of
+// weights, which have all of them whole. Internal to models/train.
 #ifndef SLUICE_MODELS_TRAIN_RUN_SCATTERED_VARIABLES_H_
 #define SLUICE_MODELS_TRAIN_RUN_SCATTERED_VARIABLES_H_
 
@@ -20,48 +20,50 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// One thread of a worker; all workers have the same graph. What says that it
-// waits for the others is called by all of them.
+// One thread of a worker; all workers have the same graph. Functions whose
+// comment says that they wait must be called by all workers.
 class ScatteredVariables {
  public:
-  // `workers` is not copied. Throws Error where variables are cut for another
+  // `workers` is not copied. Throws Error if variables are cut for another
   // number of workers.
   static std::unique_ptr<ScatteredVariables> Make(const Graph& graph,
                                                   const Workers& workers);
   virtual ~ScatteredVariables() = default;
 
   bool any() const { return !scattered_.empty(); }
-  // The graph's variables that each worker has.
+  // The graph's other variables, which every worker has whole.
   const std::vector<Output>& others() const { return others_; }
 
-  // Takes all of these out of `tensors`, which are others().
+  // Removes the tensors of scattered variables from `tensors`, which leaves
+  // those of others(), and returns them.
   std::vector<NamedTensor> TakeOut(std::vector<NamedTensor>* tensors) const;
-  // In place of a whole what this worker has of it, which keeps the whole for
-  // HandOut. What is of another shape stays as it is.
+  // Replaces whole tensors of scattered variables by this worker's parts, and
+  // keeps the wholes for HandOut. Tensors of another shape stay as they are.
   void TakeMine(std::vector<NamedTensor>* tensors);
-  // LoadWeightsWith, of the whole ones, too.
+  // LoadWeightsWith for the whole values of scattered variables, too.
   Result<LoadedWeights> Load(Session& session,
                              const std::vector<Output>& variables,
                              const std::string& path,
                              const WeightsOptions& options);
-  // Gives the others what is theirs of the wholes that rank 0 has. Waits.
+  // Gives the other workers their parts of the wholes that rank 0 has. Waits.
   void HandOut(Session& session);
-  // Has rank 0 know the wholes as they are now. Waits.
+  // Gathers the present whole values on rank 0. Waits.
   void Gather(const Session& session);
-  // What it got by that; of another rank its own. In the order of the graph's
-  // variables. What this worker has by itself is of now.
+  // On rank 0 the wholes from the last Gather, on other ranks their own parts,
+  // in the order of the graph's variables. Variables that this worker has whole
+  // have their present values.
   std::vector<NamedTensor> Gathered(const Session& session) const;
-  // Of that a variable's; null: there was none.
+  // The gathered value of one variable; null if there is none.
   const Tensor* FindGathered(const std::string& variable) const;
-  // Of `variables`, those that this worker has something of, which is all that
-  // is written on ranks other than 0.
+  // Those of `variables` that this worker has all or a part of; ranks other
+  // than 0 write only these.
   virtual std::vector<Output> Mine(std::vector<Output> variables) const {
     return variables;
   }
-  // Whether this worker has the whole of one of these.
+  // Whether this worker has the whole of a scattered variable.
   virtual bool HasWhole(const Output& variable) const = 0;
-  // The present value of one of the graph's variables, for all. Waits, where
-  // it is one of these.
+  // The present value of one of the graph's variables, on all workers. Waits if
+  // it is a scattered one.
   virtual Tensor ReadForAll(const Session& session,
                             const Output& variable) const {
     return session.Read(variable);

@@ -1,5 +1,5 @@
-// Tables whose rows are on parameter servers and in no worker's memory: how
-// checkpoints have them, and evaluations. Internal to models/train.
+// Tables whose rows are on parameter servers and in no worker's memory, for
+// checkpoints and evaluations. Internal to models/train.
 #ifndef SLUICE_MODELS_TRAIN_RUN_SERVED_TABLES_H_
 #define SLUICE_MODELS_TRAIN_RUN_SERVED_TABLES_H_
 
@@ -14,37 +14,39 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// One thread. What is a table says the graph (graph/row_pieces.h): of what is
-// cut what is used by rows alone. Other variables that are cut are wholes in
-// steps, and so for all that is here.
+// One thread. Tables are the variables that the graph cuts by rows
+// (graph/row_pieces.h) and uses by rows only. Other variables that are cut are
+// whole in steps, and count as whole here.
 class ServedTables {
  public:
-  // There are none.
+  // No tables.
   ServedTables() = default;
-  // Of a graph that is placed.
+  // The tables of a placed graph.
   explicit ServedTables(const Graph& graph);
 
   bool any() const { return !tables_.empty(); }
   bool Has(const std::string& variable) const;
-  // Takes them out.
+  // `variables` without the tables.
   std::vector<Output> Others(std::vector<Output> variables) const;
 
-  // As they are while they are read. The session must live as long.
+  // The tables for a checkpoint, with the values at the time they are read. The
+  // session must live as long.
   std::vector<RowsTensor> ToSave(const Session& session) const;
-  // That those which a checkpoint has by rows are tables and of their types;
-  // `source` is for messages.
+  // Returns an error unless the tensors that a checkpoint has by rows are
+  // tables, with the tables' types; `source` is for messages.
   Status CheckFit(const std::vector<RowsTensor>& saved,
                   const std::string& source) const;
-  // Wants that they fit.
+  // Writes saved rows to the tables. Requires CheckFit.
   Status Write(Session& session, const std::vector<RowsTensor>& saved) const;
 
  private:
   std::vector<Output> tables_;
 };
 
-// Has the graph of the same model, which is not trained, and a session for it
-// read the rows of these tables where the trained graph has them, and do all
-// else on the session's device. Not those of which it reads more than rows.
+// Makes `graph`, of the same model without training, and `session` for it, read
+// the rows of these tables where the trained graph has them, and do all else on
+// the session's device. Tables of which `graph` reads more than rows are left
+// out.
 void ReadFromServers(const Graph& trained, const TrainingServers& servers,
                      Graph& graph, SessionOptions& session);
 

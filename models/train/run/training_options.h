@@ -1,4 +1,4 @@
-// What a training is asked for beside its model and its run.
+// The options of a training, apart from its model and its run.
 #ifndef SLUICE_MODELS_TRAIN_RUN_TRAINING_OPTIONS_H_
 #define SLUICE_MODELS_TRAIN_RUN_TRAINING_OPTIONS_H_
 
@@ -18,7 +18,8 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// When to save beside what evaluations and the end of training save.
+// When to save checkpoints, in addition to those at evaluations and at the end
+// of training.
 struct SaveEvery {
   int64_t steps = 0;     // since the last one; 0: never for their number
   double seconds = 600;  // 0: never for the time
@@ -31,15 +32,15 @@ struct TrainingOptions {
   std::string log_dir;
   // Sets an earlier training in log_dir aside rather than resuming it.
   bool restart = false;
-  // A file of weights (models/train/values/weights_file.h) to begin with, and
-  // which of the model's variables keep their first values rather than be in
-  // it: patterns of names (models/optim/name_pattern.h).
+  // A file of weights (models/train/values/weights_file.h) to begin with; and
+  // the model's variables that keep their first values instead, as patterns of
+  // names (models/optim/name_pattern.h).
   std::string weights;
   std::string reset;
-  // Variables that training leaves as they are, statistics among them too:
+  // Variables that training leaves as they are, including statistics, as
   // patterns of names. They have no decay, no slots and no gradient.
   std::string freeze;
-  CheckpointChoice checkpoint;  // for what is not training
+  CheckpointChoice checkpoint;  // for all calls but Train
   int keep_checkpoints = 5;
   SaveEvery save_every;
   // Epochs between evaluations, each of which saves a checkpoint; 0: only at
@@ -48,31 +49,33 @@ struct TrainingOptions {
   int64_t log_every = 100;  // steps
   // Activations that gradients compute again instead of keeping them.
   Recompute recompute = Recompute::kNone;
-  // AllReduceOptions::between, where there are several workers, or virtual
-  // ones.
+  // AllReduceOptions::between, if there are several workers, or virtual ones.
   DType gradients_between = DType::kFloat32;
-  // AllReduceOptions::buckets, of the same workers, which all say the same.
+  // AllReduceOptions::buckets, for the same workers, which all must have the
+  // same value.
   BucketBytes buckets;
-  // Workers that define the training, a power of two, whatever the number of
-  // those that there are, which is at most that (docs/distributed.md). 0: these
-  // themselves, or mirrored devices.
+  // The number of virtual workers, a power of two, which define the training
+  // whatever the number of real workers, at most as many (docs/distributed.md).
+  // 0: the workers themselves, or mirrored devices, define it.
   int64_t virtual_workers = 0;
-  // Whether the batch size goes by the number of workers
-  // (--batch-size-per-worker), so that a training which is resumed may have
-  // another: epochs and schedules then go by the examples that were trained on.
+  // Whether the batch size is proportional to the number of workers
+  // (--batch-size-per-worker), so that a resumed training may have another:
+  // epochs and schedules then count the examples that were trained on.
   bool batch_by_workers = false;
-  // In one process without parameter servers. They define the training, where
-  // no virtual workers do, of which there are then at least as many.
+  // Mirrored devices, in one process without parameter servers. They define the
+  // training unless there are virtual workers, which must then be at least as
+  // many.
   MirroredDevices mirrored;
-  // Of processes, with virtual workers: these are then the micro-batches, at
-  // least as many to a replica as it has stages.
+  // Pipeline stages over processes, which require virtual workers: these are
+  // then the micro-batches, at least as many per replica as it has stages.
   PipelineStages pipeline;
-  // The batch of each worker that updates them at its own speed
-  // (TrainingServers::lead) is RunContext::batch_size, and an update is a step.
+  // Parameter servers. If each worker updates at its own speed
+  // (TrainingServers::lead), its batch is RunContext::batch_size, and each
+  // update is a step.
   TrainingServers servers;
   SessionOptions session;  // with servers it has no container
-  // Neither is owned. Without a reporter nothing is said, without a token
-  // nothing ends training early but its hooks.
+  // Neither is owned. Without a reporter nothing is reported; without a stop
+  // token only hooks end training early.
   Reporter* reporter = nullptr;
   const StopToken* stop = nullptr;
 
@@ -80,7 +83,7 @@ struct TrainingOptions {
   void Note(std::string_view line) const {
     if (reporter != nullptr) reporter->Note(line);
   }
-  // The token's; empty: go on.
+  // The reason of the stop token; empty: go on.
   std::string StopReason() const {
     return stop == nullptr ? std::string() : stop->Reason();
   }

@@ -88,7 +88,6 @@ class TrainingRun {
   // Waits for the step under way, if there is one. Throws Error.
   void Finish();
 
-  // Where it stands.
   // Steps completed, resumed ones included; of the last one only the batch may
   // have been taken. With workers at their own speeds, the steps of all if each
   // had done as many as this one.

@@ -1,4 +1,4 @@
-// Which checkpoint of a training is used for what is not training.
+// Chooses the checkpoint of a training that is used for anything but training.
 #ifndef SLUICE_MODELS_TRAIN_VALUES_CHECKPOINT_CHOICE_H_
 #define SLUICE_MODELS_TRAIN_VALUES_CHECKPOINT_CHOICE_H_
 
@@ -30,9 +30,9 @@ struct ChosenCheckpoint {
   std::string why;  // such as "the newest", for people
 };
 
-// nullopt where the folder holds none. Throws Error: kNotFound for a step
-// there is not, or where none was evaluated and the best is asked for;
-// kDataLoss where the one asked for, or every one, is damaged.
+// Reads the chosen checkpoint; nullopt if the folder has none. Throws Error:
+// kNotFound for a step without a checkpoint, or if the best is asked for and
+// none was evaluated; kDataLoss if the one asked for, or every one, is damaged.
 std::optional<ChosenCheckpoint> ChooseCheckpoint(
     const std::string& directory, const CheckpointChoice& choice);
 

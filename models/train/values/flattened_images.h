@@ -1,6 +1,6 @@
-// Where images stand as columns. PyTorch flattens images [c,h,w], we [h,w,c]:
-// what multiplies such columns, is added to them or makes more of them has its
-// own elements in another order there.
+// Finds images flattened to columns. PyTorch flattens images as [c,h,w], we as
+// [h,w,c]: variables that multiply such columns, are added to them or make
+// columns from them have their elements in another order in PyTorch.
 #ifndef SLUICE_MODELS_TRAIN_VALUES_FLATTENED_IMAGES_H_
 #define SLUICE_MODELS_TRAIN_VALUES_FLATTENED_IMAGES_H_
 
@@ -43,14 +43,14 @@ class FlattenedImages {
   void Unite(const Output& x, int of_x, const Output& y, int of_y);
   // Where they are of the same size; whether they are.
   bool UniteEqual(const Output& x, int of_x, const Output& y, int of_y);
-  // Of the last n dimensions each that has the same size.
+  // Unites each of the last n dimensions that has the same size in both.
   void UniteLast(const Output& x, const Output& y, int n);
   // The dimensions of x that are not among the axes, in their order, and those
   // of y, which has x's axes, too (`kept`), or lacks them.
   void UniteApartFrom(std::vector<int64_t> axes, const Output& x,
                       const Output& y, bool kept);
   void UniteOf(const Node& node);
-  // Of ops that take rows, put them together or reduce over them.
+  // Unites dimensions for ops that take rows, join them or reduce over them.
   void UniteOfRows(const Node& node);
   void SetOrder(const Output& columns, const std::vector<int64_t>& order);
   void OrderOfImage(const Output& image, const Output& columns,

@@ -1,5 +1,5 @@
-// What hooks left in a checkpoint (models/train/hooks/hook.h), for those that
-// only read it, and what several hooks leave there.
+// The states of hooks in a checkpoint (models/train/hooks/hook.h), for readers
+// other than the hooks, and fields that several states share.
 #ifndef SLUICE_MODELS_TRAIN_VALUES_HOOK_STATE_H_
 #define SLUICE_MODELS_TRAIN_VALUES_HOOK_STATE_H_
 
@@ -12,18 +12,18 @@
 
 namespace sluice {
 
-// Where TrainingState::extra has the state of a hook.
+// The key of a hook's state in TrainingState::extra.
 std::string HookStateKey(const std::string& name);
 
-// The best value up to now, "best" of a state: as JSON, which has no number for
-// one that is infinite, and again. Nullopt: the state has none. BestIn throws
-// Error(kInvalidArgument) for what BestAsJson did not write.
+// The best value so far, field "best" of a state: converts it to JSON, which
+// has no number for infinity, and back. nullopt: the state has none. BestIn
+// throws Error(kInvalidArgument) for a value that BestAsJson did not write.
 Json BestAsJson(double best);
 std::optional<double> BestIn(const JsonObject& state);
 
-// Of EarlyStopping.
+// The name of EarlyStopping's state.
 inline constexpr char kEarlyStoppingState[] = "early_stopping";
-// Whether that is why the training of a checkpoint ended.
+// Whether EarlyStopping ended the training of a checkpoint.
 bool EndedByEarlyStopping(const TrainingState& state);
 
 }  // namespace sluice

@@ -14,8 +14,8 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// Copies, by name, into the memory of what was read before where it is still
-// of the same variables.
+// Copies the variables' values, by name. The overload with `values` reuses the
+// tensors in it if they are still those of the same variables.
 void ReadVariables(const Session& session, const std::vector<Output>& variables,
                    std::vector<NamedTensor>* values);
 std::vector<NamedTensor> ReadVariables(const Session& session,
@@ -32,8 +32,8 @@ Status WriteVariables(Session& session, const std::vector<Output>& variables,
                       const std::vector<NamedTensor>& tensors, Extra extra,
                       const std::string& source);
 
-// Gives a variable that has a value, and is of the tensor's type, the tensor's,
-// some rows at a time.
+// Gives a variable, which must have a value and the tensor's type, the value of
+// the tensor, some rows at a time.
 Status WriteByRows(Session& session, const Output& variable,
                    const RowsTensor& tensor);
 
@@ -46,10 +46,10 @@ struct WeightLayout {
   std::function<std::vector<int>(const Output& variable)> order = nullptr;
 };
 
-// The same for a file of weights, none of which may be left over. Variables of
-// float32 and float64 take tensors of any floating dtype, rounded to nearest
-// even; a finite number that would become infinite is one more error. Where
-// little is wrong and shapes are among it, the error says how to do without
+// WriteVariables for a file of weights, none of which may be left over.
+// Variables of float32 and float64 take tensors of any floating dtype, rounded
+// to nearest even; a finite number that would become infinite is an error, too.
+// If little is wrong and shapes are among it, the error says how to do without
 // (WeightsOptions::reset). Returns how many tensors were converted.
 Result<int64_t> WriteWeights(Session& session,
                              const std::vector<Output>& variables,

@@ -55,7 +55,7 @@ Result<LoadedWeights> LoadWeightsWith(Session& session,
                                       const std::vector<Output>& variables,
                                       const std::string& path,
                                       const WeightsOptions& options);
-// The same for all variables.
+// LoadWeightsWith without options: no variable keeps its value.
 Status LoadWeights(Session& session, const std::vector<Output>& variables,
                    const std::string& path);
 

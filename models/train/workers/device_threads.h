@@ -16,12 +16,14 @@
 
 namespace sluice {
 
-// Purpose: they share the process's compute threads, as even as may be, at
-// least one for each; who calls computes nothing meanwhile. One thread calls.
+// The devices share the process's compute threads as evenly as possible, at
+// least one for each; the calling thread computes nothing meanwhile. One thread
+// calls.
 class DeviceThreads {
  public:
-  // By name. One device, or none that is named, has the caller's thread and all
-  // compute threads. Throws std::system_error where there can be no threads.
+  // `devices` by name. A single device, or one without a name, has the caller's
+  // thread and all compute threads. Throws std::system_error if threads cannot
+  // be made.
   explicit DeviceThreads(std::vector<std::string> devices = {""});
   ~DeviceThreads();
   DeviceThreads(const DeviceThreads&) = delete;

@@ -30,17 +30,17 @@ struct PipelineStages {
 };
 
 std::string TaskOfStage(int stage);
-// In the order of the stages.
+// The devices of the stages, in order.
 std::vector<std::string> DevicesOfStages(int count);
 
-// The part of a job (Collective::Subgroup) that has the same stage, of all
-// replicas, by rank.
+// The name of the part of a job (Collective::Subgroup) that has the same stage
+// in all replicas, by rank.
 inline constexpr std::string_view kStageGroup = "stage";
 
-// Of a job whose size is a multiple of `stages`, which all of its processes
-// call: splits it, by stages and by replicas, and has those of a replica meet,
-// as `peers` says but for their names and this one's host. `group` must outlive
-// the result. Waits; throws Error.
+// Splits a job, whose size must be a multiple of `stages`, by stages and by
+// replicas, and lets the processes of each replica meet by `peers`, except for
+// the names and this process's host in it. All processes must call it. `group`
+// must outlive the result. Waits; throws Error.
 PipelineStages MeetStages(dist::Group& group, int stages,
                           dist::PeersOptions peers);
 

@@ -1,6 +1,5 @@
-// What the trainer tells a person, and how it learns that it shall end: who
-// runs it says where to and from what. models/cli has the terminal and the
-// signals.
+// Interfaces through which the trainer reports to a person and is asked to end;
+// its caller implements them. models/cli does so with the terminal and signals.
 #ifndef SLUICE_MODELS_TRAIN_WORKERS_REPORTER_H_
 #define SLUICE_MODELS_TRAIN_WORKERS_REPORTER_H_
 
@@ -12,18 +11,18 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// Hears what happens beside the results: where training resumes from, which
-// file is used, what could not be read or written. Called by the thread that
-// trains.
+// Gets messages beside the results: where training resumes from, which file is
+// used, what could not be read or written. Called by the thread that trains.
 class Reporter {
  public:
   virtual ~Reporter() = default;
-  // One line, without its end.
+  // Reports one line, without a line end.
   virtual void Note(std::string_view line) = 0;
-  // The same of any worker, also where rank 0 alone speaks to people.
+  // Note for any worker, also if only rank 0 reports to people.
   virtual void NoteOfAny(std::string_view line) { Note(line); }
-  // How many examples of an evaluation are done, of how many (negative: nobody
-  // knows yet). Called after each batch; who shows it chooses how often.
+  // Reports how many examples of an evaluation are done, of how many (negative:
+  // not known yet). Called after each batch; the reporter chooses how often to
+  // show it.
   virtual void Evaluating(int64_t /*done*/, int64_t /*all*/) {}
 };
 

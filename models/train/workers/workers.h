@@ -178,8 +178,8 @@ class Agreement final : public StopToken {
     std::vector<WorkerTimes> times = {};  // of all, by rank
   };
   // Decides to stop if a token or `stop` of any worker says so, to measure if
-  // rank 0 `measures`, to meet if rank 0 `wants`, and to regroup if new workers
-  // wait for rank 0. All workers get the `times` of each.
+  // rank 0 `measures`, to meet if rank 0 `wants`, and to regroup if rank 0
+  // knows of new workers that wait to join. All workers get each one's `times`.
   Decision Decide(const std::string& stop, bool measures, bool wants = false,
                   const WorkerTimes& times = {}) const;
 

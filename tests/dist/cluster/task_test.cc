@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <latch>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -177,6 +178,48 @@ TEST_CASE("a worker forgets the ways that it was told of with their session") {
     CHECK(master.Call(link, {reach.Text(), {}}).status().ToString() == "ok");
     call({{"call", "close"}, {"session", session}});
   }
+}
+
+// Seen by how many more it may know.
+TEST_CASE("a worker keeps the ways that another session needs, too") {
+  const Watchdog watchdog;
+  const Workers workers(1, Transport::kTcp);
+  Task master(OptionsOf("master", Transport::kTcp), nullptr, nullptr);
+  const Task::LinkPtr link =
+      master.Reach(workers.addresses()[0], After(std::chrono::seconds(30)))
+          .ValueOrThrow();
+  const auto call = [&](const Json& head) {
+    return master.Call(link, {head.Text(), {}});
+  };
+  const auto open = [&] {
+    const std::vector<std::string> own = {CpuOf(0)};
+    const Message opened = call({{"call", "open"},
+                                 {"devices", own},
+                                 {"runs", 1},
+                                 {"container", ""}})
+                               .ValueOrThrow();
+    return JsonObject::Parse(opened.head)
+        .ValueOrThrow()
+        .Unsigned("session")
+        .ValueOrThrow();
+  };
+  const auto reach = [&](uint64_t session, uint64_t first, uint64_t count) {
+    std::vector<uint64_t> devices(count);
+    std::iota(devices.begin(), devices.end(), first);
+    return call({{"call", "reach"},
+                 {"session", session},
+                 {"task", ""},
+                 {"incarnations", WordsOf(devices)}})
+        .status()
+        .code();
+  };
+  const uint64_t before = open(), after = open();
+  CHECK(reach(before, 1, 30'000) == Code::kOk);
+  CHECK(reach(after, 1, 30'000) == Code::kOk);
+  REQUIRE(call({{"call", "close"}, {"session", before}}).ok());
+  CHECK(reach(after, 100'000, 40'000) == Code::kResourceExhausted);
+  REQUIRE(call({{"call", "close"}, {"session", after}}).ok());
+  CHECK(reach(open(), 100'000, 60'000) == Code::kOk);
 }
 
 // Has been asked, and does not answer before it may.

@@ -145,6 +145,30 @@ TEST_CASE("who waits for what a rank never starts has its reason") {
   }
 }
 
+// In a part one waits for a rank that has gone, which has to tell it before it
+// does what both have started in the whole.
+TEST_CASE("who leaves ends its parts before what it has started") {
+  for (const bool leaves : {false, true}) {
+    CAPTURE(leaves);
+    const Watchdog watchdog;
+    ThreadMpi(2, 2).Run([&](int rank) {
+      auto group = Joined(Overlap::kOff);
+      REQUIRE(group->Split("rows", 0).ok());
+      Sum sum("sum", 100, rank);
+      REQUIRE(group->Start(sum.Call()).ok());
+      if (rank == 0) {
+        if (leaves) group->Leave(Status(Code::kInternal, "no space"));
+        group.reset();
+        return;
+      }
+      MpiGroup& rows = *group->Subgroup("rows");
+      CHECK(Contains(rows.Barrier("b").message(), "rank 0 of 2"));
+      CHECK(group->Wait(sum.data.data()).ok());
+      CHECK(sum.IsOf(2));
+    });
+  }
+}
+
 // What is beside a step's computation is nobody's wait.
 TEST_CASE("only callers' time counts as waited") {
   const Watchdog watchdog;

@@ -25,7 +25,7 @@ struct TileShape {
 
 using TileGradLauncher = Status (*)(const TileShape& shape, const void* dy,
                                     void* dx, cudaStream_t stream);
-// Of any numeric dtype; sums of half types are taken in float.
+// The launcher for any numeric dtype; sums of half types are taken in float.
 TileGradLauncher FindTileGrad(DType dtype);
 
 }  // namespace sluice::cuda

@@ -22,7 +22,7 @@ using DescribeIndex =
 
 class IndexReport final : public WorkReport {
  public:
-  // On the current device.
+  // Makes a report on the current device.
   static Result<std::shared_ptr<IndexReport>> Make(DescribeIndex describe);
 
   BadIndex* bad() const { return static_cast<BadIndex*>(pinned_.get()); }

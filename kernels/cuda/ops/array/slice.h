@@ -14,7 +14,7 @@ namespace sluice::cuda {
 // x and y are device pointers to rows.rows rows.
 using CastPadLauncher = Status (*)(const void* x, void* y,
                                    const RowPadding& rows, cudaStream_t stream);
-// From and to floating dtypes.
+// The launcher from and to floating dtypes.
 CastPadLauncher FindCastPad(DType from, DType to);
 
 }  // namespace sluice::cuda

@@ -28,13 +28,13 @@ struct MatrixList {
   int count = 0;
   int64_t squares = 0;
 
-  // There is room for it.
+  // Adds a matrix. Requires room for it.
   void Add(const FilterMatrix& matrix);
 };
 
 using TurnFiltersLauncher = Status (*)(const MatrixList& list,
                                        cudaStream_t stream);
-// Of floating dtypes.
+// The launcher for floating dtypes.
 TurnFiltersLauncher FindTurnFilters(DType from, DType to);
 
 }  // namespace sluice::cuda

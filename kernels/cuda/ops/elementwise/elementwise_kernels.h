@@ -27,7 +27,7 @@ template <typename T>
 inline constexpr int kTaken =
     std::is_integral_v<T>&& kPack<T> > 4 ? 4 : kPack<T>;
 
-// Of each operand, how many packs are loaded ahead.
+// How many packs of each operand are loaded ahead.
 inline constexpr int kPacksAtOnce = 2;
 
 // --- One operand -------------------------------------------------------------
@@ -69,7 +69,7 @@ Status LaunchUnary(const void* x, void* y, int64_t n, OpParams params,
 
 // --- Broadcasting ------------------------------------------------------------
 
-// Where the operands' elements for an output's element are.
+// The offsets of the operands' elements for one element of the output.
 template <int kOperands>
 struct Offsets {
   int64_t at[kOperands] = {};
@@ -103,8 +103,8 @@ inline bool RowsOfPacks(const Broadcast& shape, int operands, int n) {
   return true;
 }
 
-// Of one operand, the N elements for those of the output from i on. `step` is
-// 0 where it is repeated along rows.
+// Loads the N elements of one operand for N neighbours in a row of the output.
+// `step` is 0 where the operand is repeated along rows.
 template <typename T, int N>
 __device__ Pack<T, N> LoadRow(const T* row, int64_t step, int64_t count,
                               bool whole) {
@@ -190,7 +190,7 @@ Status LaunchBinary(const void* a, const void* b, void* y,
 
 // --- Finding -----------------------------------------------------------------
 
-// Of one operand, and of two.
+// The forms of functions of one operand, and of two.
 struct Unary {
   using Launcher = UnaryLauncher;
   template <typename Op, typename T>
@@ -212,7 +212,8 @@ typename Form::Launcher LauncherFor(DType dtype, scalar::OpList<Ts...>) {
   return found;
 }
 
-// Among functions and the dtypes each is compiled for. Null if absent.
+// The launcher of a function for a dtype, among functions and the dtypes each
+// is compiled for. Null if absent.
 template <typename Form, typename Types, typename... Ops>
 typename Form::Launcher LauncherAmong(std::string_view function, DType dtype,
                                       scalar::OpList<Ops...>) {
@@ -228,7 +229,8 @@ using NumericTypes = scalar::OpList<float, double, Half, BFloat16, int8_t,
                                     uint8_t, int32_t, int64_t>;
 using BoolType = scalar::OpList<bool>;
 
-// Where FindUnary and FindBinary look on.
+// Called by FindUnary and FindBinary for functions that they do not find
+// themselves.
 UnaryLauncher FindActivation(std::string_view function, DType dtype);
 BinaryLauncher FindActivationGrad(std::string_view function, DType dtype);
 

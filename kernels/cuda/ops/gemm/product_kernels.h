@@ -68,7 +68,7 @@ struct MatrixOperand {
 template <typename T, typename Operand>
 class TileLoader {
  public:
-  // Of the matrix at `base`, the rows (columns) from `first` on.
+  // Loads the rows (columns) from `first` on of the matrix at `base`.
   __device__ TileLoader(const Operand& operand, int64_t base, int first)
       : operand_(operand), base_(base), first_(first) {}
   __device__ void Load(int k) {
@@ -78,7 +78,7 @@ class TileLoader {
                              : operand_.Load(base_, k + t / kPacksWide,
                                              first_ + t % kPacksWide * 4);
   }
-  // To [kTileDepth, kTilePitch].
+  // Stores the pack in the tile `shared`, [kTileDepth, kTilePitch].
   __device__ void Store(ComputeOf<T>* shared) const {
     using C = ComputeOf<T>;
     const int t = static_cast<int>(threadIdx.x);
@@ -126,7 +126,7 @@ __device__ void EndRun(C (&sums)[4][4], C* ended) {
   }
 }
 
-// What the sums of four neighbours in a row become.
+// The results that the sums of four neighbours in a row become.
 template <typename T>
 __device__ Pack<T, 4> Finish(const ComputeOf<T> (&sums)[4], const T* bias,
                              const T* addend, int64_t count, bool whole,
@@ -145,9 +145,9 @@ __device__ Pack<T, 4> Finish(const ComputeOf<T> (&sums)[4], const T* bias,
   return y;
 }
 
-// Without `partial`, through the epilogue to c; else only one part's sums.
-// whole: c's rows (and the addend's) may be accessed in packs. runs: parts are
-// summed in runs.
+// Writes products to c, through the epilogue; or, with `partial`, only one
+// part's sums to that. whole: c's rows (and the addend's) may be accessed in
+// packs. runs: parts are summed in runs.
 template <typename T, typename A, typename B>
 __global__ void __launch_bounds__(kProductThreads)
     ProductKernel(ProductShape shape, ProductTiles tiles, A a, B b, T* c,
@@ -156,8 +156,8 @@ __global__ void __launch_bounds__(kProductThreads)
   using C = ComputeOf<T>;
   // Two tiles of each operand: one is read while the next is written.
   C* shared = SharedMemory<C>();
-  // What this thread's runs had that have ended: here, since registers are dear
-  // and a run ends seldom. Nobody else reads it.
+  // The sums of this thread's runs that have ended: in shared memory, since
+  // registers are dear and a run ends seldom. No other thread reads them.
   C* const ended = shared + 4 * kTileElements + threadIdx.x;
   const int row = static_cast<int>(threadIdx.x) / (kTile / 4) * 4;
   const int column = static_cast<int>(threadIdx.x) % (kTile / 4) * 4;
@@ -248,7 +248,7 @@ bool LinesAreWhole(const void* p, int64_t pitch, int64_t step) {
   return IsAligned<T, 4>(p) && pitch % 4 == 0 && step % 4 == 0;
 }
 
-// As `tiles` cut it, which tests choose.
+// Launches a product that is cut as `tiles` say, which tests choose.
 template <typename T, typename A, typename B>
 Status LaunchTiles(const char* name, const ProductShape& shape,
                    const ProductTiles& tiles, const A& a, const B& b, T* c,

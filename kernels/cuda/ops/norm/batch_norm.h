@@ -75,7 +75,7 @@ using BatchNormLauncher = Status (*)(const BatchNormShape& shape,
 using BatchNormGradLauncher = Status (*)(const BatchNormShape& shape,
                                          const BatchNormGradOperands& operands,
                                          cudaStream_t stream);
-// Of floating dtypes.
+// The launcher for floating dtypes.
 BatchNormLauncher FindBatchNorm(DType dtype);
 BatchNormLauncher FindBatchNormInference(DType dtype);  // and BatchNormApply*
 BatchNormGradLauncher FindBatchNormGrad(DType dtype);

@@ -1,5 +1,6 @@
-// What the forward and backward kernels of batch normalisation share: sums down
-// the columns of a matrix in two passes, and a third over its elements.
+// The common parts of the forward and backward kernels of batch normalisation:
+// sums down the columns of a matrix in two passes, and a third over its
+// elements.
 #ifndef SLUICE_KERNELS_CUDA_OPS_NORM_BATCH_NORM_COLUMNS_H_
 #define SLUICE_KERNELS_CUDA_OPS_NORM_BATCH_NORM_COLUMNS_H_
 
@@ -42,9 +43,9 @@ inline Segments SegmentsOf(const BatchNormShape& shape) {
   return {rows, CeilDiv(shape.rows, rows)};
 }
 
-// Where results are in the workspace, in elements of the computing type C: two
-// vectors of channels for each segment, then three that the second pass leaves
-// for the third, which computes elements.
+// The layout of results in the workspace, in elements of the computing type C:
+// two vectors of channels for each segment, then three that the second pass
+// leaves for the third, which computes elements.
 template <typename C>
 struct Workspace {
   C* segments;
@@ -59,8 +60,8 @@ struct Workspace {
         shift(slope + shape.channels) {}
 };
 
-// Where a segment's first vector is at `channel`; its second is shape.channels
-// further on.
+// The address of a segment's first vector at `channel`; its second is
+// shape.channels further on.
 template <typename C>
 __device__ C* OfSegment(C* segments, const BatchNormShape& shape,
                         int64_t segment, int64_t channel) {
@@ -123,7 +124,8 @@ inline Grid ColumnGrid(const BatchNormShape& shape, int n,
           shared_bytes};
 }
 
-// Some rows, and a thread's N channels, of which `count` exist, or none.
+// A task: some rows, and a thread's N channels, of which `count` exist, or
+// none.
 struct ColumnTask {
   int64_t segment, first, end;  // rows [first, end)
   int64_t channel, count;
@@ -188,7 +190,7 @@ __device__ void FirstPass(const BatchNormShape& shape, const Segments& segments,
   }
 }
 
-// Of all tasks.
+// The first pass for all tasks of this block.
 template <typename T, typename State, int kAtOnce, typename Prepare,
           typename LoadFn, typename Add>
 __device__ void FirstPass(const BatchNormShape& shape, const Segments& segments,
@@ -230,7 +232,7 @@ __device__ void SecondPass(const BatchNormShape& shape, int64_t segments,
   }
 }
 
-// Of what the first pass left.
+// The second pass over the segments that the first pass left in `results`.
 template <typename State, typename C, typename Finish>
 __device__ void SecondPass(const BatchNormShape& shape,
                            const Segments& segments, const C* results,
@@ -280,7 +282,7 @@ inline Grid OctetGrid(const BatchNormShape& shape) {
   return GridFor(CeilDiv(shape.rows * shape.channels, kOctet));
 }
 
-// Of a vector of channels, the values for the elements from i on.
+// Loads, from a vector of channels, the values for the elements from i on.
 template <typename C>
 __device__ Pack<C, kOctet> LoadChannels(const C* values, int64_t i,
                                         int64_t channels) {

@@ -46,7 +46,7 @@ using LayerNormLauncher = Status (*)(const LayerNormShape& shape,
 using LayerNormGradLauncher = Status (*)(const LayerNormShape& shape,
                                          const LayerNormGradOperands& operands,
                                          cudaStream_t stream);
-// Of floating dtypes.
+// The launcher for floating dtypes.
 LayerNormLauncher FindLayerNorm(DType dtype);
 LayerNormGradLauncher FindLayerNormGrad(DType dtype);
 // Device memory, beside the operands, for the gradient.

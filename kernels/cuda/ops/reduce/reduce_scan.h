@@ -32,8 +32,8 @@ using ProdGradLauncher = Status (*)(const void* dy, const void* x, void* y,
                                     cudaStream_t stream);
 ProdGradLauncher FindProdGrad(DType dtype);
 
-// Where the largest or least of each line is, the first NaN if there is one, of
-// several equals the first. Numeric dtypes.
+// Finds the index of the largest or least of each line, or of the first NaN if
+// there is one; of several equals the first. Numeric dtypes.
 using ArgLauncher = Status (*)(bool least, const void* x, int64_t* y,
                                const AxisForm& shape, cudaStream_t stream);
 ArgLauncher FindArg(DType dtype);

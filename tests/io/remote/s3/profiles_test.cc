@@ -95,7 +95,7 @@ TEST_CASE("any bytes make sections or an error, which shows nothing of them") {
     CAPTURE(text);
     const auto sections = ParseIni(text, "f");
     if (!sections.ok()) {
-      const std::string& message = sections.status().message();
+      const std::string message = sections.status().message();
       REQUIRE(message.starts_with("'f', line "));
       REQUIRE(message.find("SECRET") == std::string::npos);
       ++errors;

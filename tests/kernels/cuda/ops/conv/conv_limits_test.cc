@@ -91,7 +91,7 @@ TEST_CASE("convolutions whose positions take more than 32 bits are not ours") {
         KernelTable::Global().FindAll(same, DeviceType::kCpu).back();
     const std::vector<Tensor> wanted = RunKernel(*reference, same, inputs);
     CHECK(wanted[0].At(wanted[0].elements() - 1) != 0);
-    CHECK(Difference(RunKernel(*ours, longest, inputs), wanted, 0) == "");
+    CHECK(Difference(RunKernel(*ours, longest, inputs), wanted, {}) == "");
   }
 }
 
