@@ -175,7 +175,7 @@ Status MpiGroup::Begin(const Status& ready, const std::string& signature,
 
 Status MpiGroup::Start(const CollectiveCall& call) {
   if (place_.size == 1) return Do(call);
-  const Status status = Caught([&] {
+  Status status = Caught([&] {
     return queue_.Start(call,
                         call.bytes() >= CallQueue::kBesideBytes && Beside());
   });
