@@ -6,6 +6,7 @@
 #include <bit>
 #include <numeric>
 
+#include "dist/servers/pace.h"
 #include "engine/runtime/subtrees.h"
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
@@ -13,7 +14,6 @@
 namespace sluice::dist {
 namespace {
 
-constexpr int64_t kMostWorkers = 1 << 16;
 // What a batch may have at most, so that products fit.
 constexpr int64_t kMostRows = int64_t{1} << 40;
 

@@ -111,7 +111,6 @@ std::string TextOf(const PaceCall& call) {
 }
 
 Result<PaceCall> ParsePaceCall(const std::string& text) {
-  constexpr int64_t kMostPaced = 1 << 16;
   SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
   PaceCall call;
   SLUICE_ASSIGN_OR_RETURN(call.era, json.Int("era"));
@@ -123,7 +122,7 @@ Result<PaceCall> ParsePaceCall(const std::string& text) {
   for (const auto& [name, figure] : kTimes) {
     SLUICE_ASSIGN_OR_RETURN(call.question.times.*figure, json.Int(name));
   }
-  if (workers < 1 || workers > kMostPaced || call.lead < 0 || rank < 0 ||
+  if (workers < 1 || workers > kMostWorkers || call.lead < 0 || rank < 0 ||
       rank >= workers || call.question.round < 0) {
     return InvalidArgument("a question about the pace that makes no sense");
   }

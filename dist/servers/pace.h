@@ -17,6 +17,9 @@
 namespace SLUICE_INTERNAL sluice {
 namespace dist {
 
+// Workers that a question to a server may speak of, at most.
+inline constexpr int64_t kMostWorkers = 1 << 16;
+
 // Rounds have numbers from 0 on; a worker that asks to begin round r has done
 // all before. Not thread-safe.
 //
