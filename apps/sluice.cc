@@ -197,6 +197,22 @@ int Usage(const std::string& message) {
   return kUsage;
 }
 
+// What is wrong with the word in the place of a command of `data`, of which
+// CLI11 would not say what it is and which there are; empty: nothing.
+std::string WrongDataCommand(const CLI::App& data, int argc, char** argv) {
+  if (argc < 2 || argv[1] != data.get_name()) return {};
+  const std::string word = argc > 2 ? argv[2] : "";
+  // One before a command is none of its own, as CLI11 says.
+  const bool flag = data.get_option_no_throw(word) != nullptr;  // --help
+  if (word.starts_with('-') && (flag || argc > 3)) return {};
+  const auto commands = data.get_subcommands(
+      [&](const CLI::App* command) { return command->get_name() == word; });
+  if (!commands.empty()) return {};
+  return fmt::format(
+      "data: wanted make, copy, show, check, stats or bench, got {}",
+      argc > 2 ? "'" + word + "'" : "nothing");
+}
+
 int Run(int argc, char** argv) {
   Options options;
   CLI::App app(
@@ -223,12 +239,17 @@ int Run(int argc, char** argv) {
         "doctor, worker, data",
         argv[1]));
   }
+  if (const std::string wrong =
+          WrongDataCommand(*app.get_subcommand("data"), argc, argv);
+      !wrong.empty()) {
+    return Usage(wrong);
+  }
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   if (const std::string empty = EmptySwitch(app, arguments); !empty.empty()) {
     return Usage(empty + " has no value");
   }
   try {
-    arguments = WithEmptyValues(arguments);
+    arguments = WithBracketsInPaths(app, WithEmptyValues(arguments));
     std::reverse(arguments.begin(), arguments.end());
     app.parse(std::move(arguments));  // CLI11 takes the last one first
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

@@ -145,7 +145,8 @@ void ParseElastic(const std::string& text, JobOptions* options) {
 }
 
 // What a program of Sluice's is told by a flag for seconds: "--name 3",
-// "--name=3"; of others, or where it is none, the same as before.
+// "--name=3"; of others, or where it is none, the same as before. Up to as many
+// as the program takes (models/cli/job_flags.cc).
 void TakeSeconds(const std::vector<std::string>& command,
                  const std::string& name, double* seconds) {
   for (size_t i = 1; i < command.size(); ++i) {
@@ -156,7 +157,7 @@ void TakeSeconds(const std::vector<std::string>& command,
       text = std::string_view(command[i]).substr(name.size() + 1);
     }
     const auto value = ParseWhole<double>(text);
-    if (value && *value > 0 && *value < 1e6) *seconds = *value;
+    if (value && *value > 0 && *value <= 1e6) *seconds = *value;
   }
 }
 

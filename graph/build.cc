@@ -8,6 +8,7 @@
 #include "graph/graph.h"
 #include "graph/input_count.h"
 #include "graph/near_misses.h"
+#include "graph/output_index.h"
 
 namespace sluice {
 namespace {
@@ -212,6 +213,14 @@ Node& Graph::Add(NodeRequest request, Location location) {
       fail(fmt::format("'{}' is {}, with {} inputs", op->mutates_attr, length,
                        given));
     }
+  }
+
+  // Before anything asks for the type of one.
+  for (int i = 0; i < given; ++i) {
+    const Output& output = request.inputs[i].output();
+    if (!output.valid()) continue;
+    const Status has = CheckOutputIndex(output.node(), output.index());
+    if (!has.ok()) fail(fmt::format("input {}: {}", i, has.message()));
   }
 
   // A number takes the dtype of a tensor that shares its type variable.

@@ -8,6 +8,7 @@
 
 #include "engine/parse_number.h"
 #include "graph/near_misses.h"
+#include "graph/output_index.h"
 #include "graph/traversal.h"
 
 namespace sluice {
@@ -31,6 +32,7 @@ Graph& Output::graph() const {
   return node_->graph();
 }
 const TensorType& Output::type() const {
+  ThrowIfError(CheckOutputIndex(*node_, index_));
   return node_->output_type(index_);
 }
 std::string Output::name() const {
@@ -109,11 +111,14 @@ Node* Graph::Find(std::string_view name) const {
 Output Graph::Get(std::string_view output_name) const {
   std::string_view name = output_name;
   int index = 0;
-  if (size_t colon = name.rfind(':'); colon != name.npos) {
+  // A node's own name may have a colon.
+  Node* node = Find(name);
+  const size_t colon = name.rfind(':');
+  if (node == nullptr && colon != name.npos) {
     index = ParseWhole<int>(name.substr(colon + 1)).value_or(-1);
     name = name.substr(0, colon);
+    node = Find(name);
   }
-  Node* node = Find(name);
   if (node == nullptr) {
     std::vector<std::string_view> names;
     for (const auto& n : nodes_) names.emplace_back(n->name());

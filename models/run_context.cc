@@ -15,8 +15,15 @@ int64_t RunContext::total_steps() const {
                 "such as a learning rate, needs the number of steps (--steps), "
                 "or that of examples (Dataset::ExpectSize)");
   }
+  return WholeSteps(epochs * steps_per_epoch);
+}
+
+int64_t RunContext::WholeSteps(double steps) {
   // Rounding errors of epochs * steps_per_epoch must not add a step.
-  return static_cast<int64_t>(std::ceil(epochs * steps_per_epoch - 1e-6));
+  const double whole = std::ceil(steps - 1e-6);
+  // Also where endless epochs have no step each, which has no number.
+  if (!(whole > 0)) return 0;
+  return whole < 0x1p63 ? static_cast<int64_t>(whole) : kEndless;
 }
 
 const std::string& RunContext::flag(const std::string& name) const {

@@ -3,6 +3,7 @@
 #define SLUICE_MODELS_RUN_CONTEXT_H_
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,7 +28,7 @@ struct RunContext {
   // Whether the batch size was asked for (--batch-size): training then throws
   // if the input has batches of another size.
   bool batch_size_given = false;
-  double epochs = 1;
+  double epochs = 1;  // infinity: until a hook or the input's end stops it
   int64_t steps = 0;  // steps to train; 0: train `epochs` instead
   uint64_t seed = 1;
   // This worker's rank and the number of workers; with virtual workers, the
@@ -61,8 +62,13 @@ struct RunContext {
   }
   bool knows_total_steps() const { return steps > 0 || steps_per_epoch >= 0; }
   // The step that training ends with: steps, or epochs * steps_per_epoch,
-  // rounded up. Throws Error if that is not known.
+  // rounded up; kEndless if these are no fewer, as for infinite epochs. Throws
+  // Error if that is not known.
   int64_t total_steps() const;
+  static constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
+  // A number of steps that was reckoned from epochs, rounded up but for
+  // rounding errors: 0 if it is negative or NaN, at most kEndless.
+  static int64_t WholeSteps(double steps);
 
   // For evaluation and prediction, from the training's checkpoint: the names of
   // the classes (TrainerSpec::class_names) and the position of its input

@@ -17,6 +17,7 @@
 
 #include "tests/rooms.h"
 #include "tests/sources.h"
+#include "tests/support/temporary_folder.h"
 
 namespace {
 
@@ -415,14 +416,13 @@ TEST_CASE("a file that is too long is found") {
 }
 
 TEST_CASE("a strange top-level entry is found") {
-  const fs::path root = fs::temp_directory_path() / "sluice_layering_test";
-  fs::remove_all(root);
+  const sluice::testing::TemporaryFolder folder;
+  const fs::path root = folder.path();
   fs::create_directories(root / "engine");
   fs::create_directories(root / "build");
   CHECK(StrangeEntries(root, "/build/\n").empty());
   fs::create_directories(root / "utils");
   CHECK(StrangeEntries(root, "/build/\n") == Lines{"utils"});
-  fs::remove_all(root);
 }
 
 }  // namespace

@@ -54,9 +54,10 @@ const std::map<std::string, Matcher>& Matchers() {
       {"graph/passes/fused_cluster.cc", {1, kPattern}},
       {"graph/passes/pad_channels.cc", {4, kPattern}},
       {"graph/passes/precision.cc",
-       {8,
-        "casts are what it makes and removes, by what moves rows alone; and "
-        "roots make sizes of other sizes"}},
+       {10,
+        "casts are what it makes and removes, by what moves rows alone; roots "
+        "make sizes of other sizes; and what a quotient or a product is scaled "
+        "by may be too large or small for half"}},
       {"graph/passes/simplify.cc", {1, kPattern}},
       {"graph/passes/turn_filters.cc", {2, kPattern}},
       {"kernels/cpu/fused/fused_prepare.cc", {4, kScalars}},

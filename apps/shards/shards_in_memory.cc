@@ -11,6 +11,7 @@
 #include "io/files/crc32c.h"
 #include "io/files/file_version.h"
 #include "io/files/open_files.h"
+#include "io/files/without_query.h"
 #include "io/records/file_datasets.h"
 #include "io/records/image_records.h"
 
@@ -93,9 +94,8 @@ Result<std::shared_ptr<const ShardsInMemory>> ShardsInMemory::ReadAll(
   std::string text;
   for (size_t i = 0; i < paths.size(); ++i) {
     std::vector<Held>& held = read[i].held;
-    text +=
-        fmt::format("{} {} {:08x}\n", paths[i].substr(paths[i].rfind('/') + 1),
-                    held.size(), read[i].checksum);
+    text += fmt::format("{} {} {:08x}\n", FileNameOf(paths[i]), held.size(),
+                        read[i].checksum);
     opened->counts_.push_back(static_cast<int64_t>(held.size()));
     std::move(held.begin(), held.end(), std::back_inserter(opened->held_));
   }

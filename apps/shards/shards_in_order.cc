@@ -8,6 +8,7 @@
 #include "io/files/crc32c.h"
 #include "io/files/file.h"
 #include "io/files/open_files.h"
+#include "io/files/without_query.h"
 #include "io/records/image_records.h"
 
 namespace sluice::shards {
@@ -32,9 +33,8 @@ Result<std::shared_ptr<const ShardsInOrder>> ShardsInOrder::Open(
     SLUICE_ASSIGN_OR_RETURN(const size_t size, files.Size(paths[i]));
     SLUICE_ASSIGN_OR_RETURN(const std::string bytes,
                             files.ReadPrefix(paths[i], kTelling));
-    beginnings[i].identity =
-        fmt::format("{} {} {:08x}\n", paths[i].substr(paths[i].rfind('/') + 1),
-                    size, Crc32c(bytes));
+    beginnings[i].identity = fmt::format("{} {} {:08x}\n", FileNameOf(paths[i]),
+                                         size, Crc32c(bytes));
     Iterator records =
         datasets::Records({paths[i]}, {.places = true}).MakeIterator();
     Example record;

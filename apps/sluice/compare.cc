@@ -13,6 +13,7 @@
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
 #include "apps/sluice/tensor_file.h"
+#include "io/files/without_query.h"
 
 namespace sluice::tool {
 namespace {
@@ -229,7 +230,7 @@ TensorFile Read(const std::string& path, bool quick) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("'{}': only safetensors files can be compared, "
                             "this is none",
-                            path));
+                            WithoutQuery(path)));
   }
   return (quick ? ReadHeaderOnly(path) : ReadVerified(path)).ValueOrThrow();
 }

@@ -19,6 +19,7 @@
 #include "graph/text/text.h"
 #include "graph/text/text_tensor.h"
 #include "io/files/file.h"
+#include "io/files/without_query.h"
 
 namespace sluice::tool {
 namespace {
@@ -298,15 +299,25 @@ std::vector<std::string> PassNames() {
 }
 
 void ShowGraph(const GraphOptions& options) {
+  const std::vector<std::string>& names = options.passes;
+  const auto partition = std::find(names.begin(), names.end(), kPartition);
+  if (partition != names.end() && partition + 1 != names.end()) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--pass partition must be the last, but --pass {} "
+                            "is behind it",
+                            partition[1]));
+  }
   const std::string text =
       FileSystem::Default().Read(options.path).ValueOrThrow();
   Result<std::unique_ptr<Graph>> parsed = ParseGraph(text);
-  if (!parsed.ok()) throw Error(parsed.status().WithContext(options.path));
+  if (!parsed.ok()) {
+    throw Error(parsed.status().WithContext(WithoutQuery(options.path)));
+  }
   Graph& graph = **parsed;
   for (const std::string& feed : options.feeds) Feed(feed, graph);
   if (options.memory) return PrintMemory(*std::move(parsed), options);
   Keep(options.keep, graph);
-  for (const std::string& name : options.passes) {
+  for (const std::string& name : names) {
     if (name != kPartition) {
       Run(name, options, graph);
       continue;

@@ -7,6 +7,7 @@
 #include "apps/sluice/json.h"
 #include "apps/sluice/statistics.h"
 #include "apps/sluice/tensor_file.h"
+#include "io/files/without_query.h"
 #include "io/summaries/event_file.h"
 
 namespace sluice::tool {
@@ -146,11 +147,12 @@ void InspectEvents(const std::string& path, bool json) {
   if (events.records.empty() && !events.warning.empty()) {
     throw Error(Code::kDataLoss,
                 fmt::format("{}: neither a safetensors nor an event file: {}",
-                            path, events.warning));
+                            WithoutQuery(path), events.warning));
   }
   ListEvents(events, json);
   if (!events.warning.empty()) {
-    throw Error(Code::kDataLoss, fmt::format("{}: {}", path, events.warning));
+    throw Error(Code::kDataLoss,
+                fmt::format("{}: {}", WithoutQuery(path), events.warning));
   }
 }
 

@@ -5,14 +5,16 @@
 #include <utility>
 
 #include "io/checkpoints/checkpoint.h"
+#include "io/files/without_query.h"
 
 namespace sluice::tool {
 
 // A safetensors file is one whose ninth byte opens a JSON object, behind the
 // header's length.
 bool IsSafetensors(const std::string& path) {
-  if (path.find(".tfevents") != path.npos) return false;
-  if (path.ends_with(".safetensors")) return true;
+  const std::string name = WithoutQuery(path);
+  if (name.find(".tfevents") != name.npos) return false;
+  if (name.ends_with(".safetensors")) return true;
   const std::string begin =
       FileSystem::Default().ReadPrefix(path, 9).ValueOrThrow();
   return begin.size() == 9 && begin[8] == '{';

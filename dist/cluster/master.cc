@@ -68,7 +68,7 @@ class MastersCluster final : public Cluster {
   }
 
   double seconds() const override { return task_->rendezvous()->seconds(); }
-  Status Lost() override { return task_->Lost(); }
+  Status Lost() override { return task_->AskLost(); }
 
   Status Renew(const std::string& name) override {
     constexpr std::chrono::seconds kTry(1);  // to connect
@@ -82,9 +82,12 @@ class MastersCluster final : public Cluster {
  private:
   // Of a task that was not there and gone.
   Result<Message> Call(const std::string& name, const Json& head) {
+    // Looked for first: where that ends from here on, nobody else is asked.
+    Task::LinkPtr link = task_->Find(name);
     SLUICE_RETURN_IF_ERROR(task_->Lost(name));
-    SLUICE_ASSIGN_OR_RETURN(const Task::LinkPtr link,
-                            Reach(name, options_.connect_timeout));
+    if (link == nullptr) {
+      SLUICE_ASSIGN_OR_RETURN(link, Reach(name, options_.connect_timeout));
+    }
     return task_->Call(link, {head.Text(), {}});
   }
 

@@ -25,6 +25,9 @@ struct Message {
   // kDataLoss where the bytes are none.
   static Result<Message> Unpack(std::vector<std::byte> bytes);
 };
+// The head of the call that asks a task whether it is there, which one that is
+// about to end is not.
+inline constexpr char kHere[] = R"({"call": "here"})";
 // The most bytes of a call or an answer with its body: room for a variable.
 inline constexpr uint64_t kMaxMessage = uint64_t{1} << 34;
 // The most bytes of a head, of which a JSON reader makes many times as much.

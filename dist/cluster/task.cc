@@ -137,7 +137,12 @@ Status Task::TakeCall(Link& link, const Frame& frame) {
     SLUICE_RETURN_IF_ERROR(refused);
     SLUICE_ASSIGN_OR_RETURN(const Message message,
                             Message::Unpack(std::move(bytes)));
-    if (message.head == R"({"call": "here"})") {
+    if (message.head == kHere) {
+      {
+        // Before any of its links ends, which the others may tell of first.
+        MutexLock lock(mutex_);
+        if (stop_) return Unavailable("it is about to end");
+      }
       if (service_ != nullptr) service_->Came(link);
       return Message{"{}", {}};
     }
@@ -283,11 +288,12 @@ Status Task::TakeRan(Link& link, const Frame& frame) {
 }
 
 void Task::Ended(Link& link, const Status& why) {
-  const bool there_again = Find(link.peer()) != nullptr;
   {
     // Before anybody hears of it, and asks.
     MutexLock lock(mutex_);
-    if (!there_again && !stop_) lost_.emplace(link.peer(), why);
+    const bool there_again = Living(link.peer()) != nullptr;
+    const bool noted = service_ == nullptr && !there_again && !stop_;
+    if (noted) lost_.emplace(link.peer(), why);
   }
   rendezvous_->Ended(link, why);
   std::vector<RunEnd*> ends;
@@ -331,6 +337,23 @@ Status Task::Lost(const std::string& name) const {
   MutexLock lock(mutex_);
   const auto lost = lost_.find(name);
   return lost == lost_.end() ? Broken(name) : lost->second;
+}
+
+Status Task::AskLost() {
+  std::vector<std::pair<LinkPtr, uint64_t>> asked;
+  {
+    MutexLock lock(mutex_);
+    for (const LinkPtr& link : links_) asked.emplace_back(link, 0);
+  }
+  for (auto& [link, call] : asked) call = StartCall(link, {kHere, {}});
+  Status first;
+  for (const auto& [link, call] : asked) {
+    const Status said = WaitCall(link, call).status();
+    // Of one that has ended there may be another by now.
+    if (first.ok() && link->status().ok()) first = said;
+  }
+  const Status lost = Lost();
+  return lost.ok() ? first : lost;
 }
 
 // A link that does not send any more is known to those who have tried before

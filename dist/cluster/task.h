@@ -76,8 +76,14 @@ class Task final : public Link::Owner {
   // The link to a task that has not ended; null where there is none.
   LinkPtr Find(const std::string& name) const;
   // Why a task that was there is gone and not there again; ok: all are there.
+  // To a task with a service others come and go, each master under a name of
+  // its own: it does not remember them when it has given back their links.
   Status Lost() const;
   Status Lost(const std::string& name) const;  // that of one
+  // As Lost, but each is asked whether it is there: of a run that has failed
+  // others may hear sooner than of why, which is the end of a link not theirs.
+  // Waits for the answers, or until the links of those that owe one have ended.
+  Status AskLost();
   void ForgetLost(const std::string& name);
   // Asks a task and waits for the answer; an error is the other task's, with
   // its name, or says that it is gone.
@@ -130,6 +136,7 @@ class Task final : public Link::Owner {
   Result<Socket> HalfOf(const Introduction& who, Deadline deadline)
       EXCLUDES(mutex_);
   LinkPtr PointerTo(const Link& link) const;
+  LinkPtr Living(const std::string& name) const REQUIRES(mutex_);  // see Find
   void BuryEnded() EXCLUDES(mutex_);
   Status Broken(const std::string& name) const REQUIRES(mutex_);
   // `refused`: why there was no room for it, so that it was dropped.
@@ -158,7 +165,8 @@ class Task final : public Link::Owner {
   // Links that have ended and told so by the last call of their own thread:
   // another thread must join that one.
   std::vector<LinkPtr> ended_ GUARDED_BY(mutex_);
-  std::map<std::string, Status> lost_ GUARDED_BY(mutex_);  // by name
+  // By name; of a task without a service, whose others are the same for ever.
+  std::map<std::string, Status> lost_ GUARDED_BY(mutex_);
   uint64_t last_call_ GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, Waiting> calls_ GUARDED_BY(mutex_);
   using Run = std::pair<const Link*, uint64_t>;

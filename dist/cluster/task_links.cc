@@ -213,13 +213,20 @@ Result<Task::LinkPtr> Task::Join(std::string peer, Socket to, Socket from,
                                      options_.peer_timeout, *this);
   MutexLock lock(mutex_);
   if (stop_) return Cancelled(options_.name + " is about to end");
+  // Its threads find it here. One that has none is not known to anybody.
   links_.push_back(link);
-  link->Start();
-  return link;
+  const Status started = link->Start();
+  if (started.ok()) return link;
+  links_.pop_back();
+  return started;
 }
 
 Task::LinkPtr Task::Find(const std::string& name) const {
   MutexLock lock(mutex_);
+  return Living(name);
+}
+
+Task::LinkPtr Task::Living(const std::string& name) const {
   for (auto link = links_.rbegin(); link != links_.rend(); ++link) {
     if ((*link)->peer() == name && (*link)->status().ok()) return *link;
   }
@@ -241,15 +248,24 @@ Status Task::CheckReached(const Socket& socket, const std::string& name) const {
 Result<Task::LinkPtr> Task::Reach(const ClusterTask& task, Deadline deadline,
                                   bool awaits_listener) {
   const MutexLock lock(connect_mutex_);
-  LinkPtr link = Find(task.name);
-  if (link == nullptr) {
-    Result<LinkPtr> made = Connect(task, deadline, awaits_listener);
-    if (!made.ok()) return made.status().WithContext(task.name);
-    link = *std::move(made);
-  }
   // It is heard of once it is one of the other's, too, who may have begun it.
-  SLUICE_RETURN_IF_ERROR(Call(link, {R"({"call": "here"})", {}}).status());
-  return link;
+  const auto here = [this](const LinkPtr& link) {
+    return Call(link, {kHere, {}}).status();
+  };
+  if (LinkPtr link = Find(task.name)) {
+    Status heard = here(link);
+    if (heard.ok()) return link;
+    // Of one whose end had not been seen yet there is to be another.
+    if (link->status().ok() || std::chrono::steady_clock::now() >= deadline) {
+      return heard;
+    }
+    const MutexLock look(mutex_);
+    if (stop_) return heard;  // by which it has ended
+  }
+  Result<LinkPtr> made = Connect(task, deadline, awaits_listener);
+  if (!made.ok()) return made.status().WithContext(task.name);
+  SLUICE_RETURN_IF_ERROR(here(*made));
+  return made;
 }
 
 Result<Socket> Task::Dial(const ClusterTask& task, Deadline deadline,

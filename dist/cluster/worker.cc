@@ -119,12 +119,13 @@ class Worker::Impl final : public Task::Service {
   }
 
   void Gone(const Task::LinkPtr& link) override {
+    // It may have come anew before it was seen to be gone.
+    const bool there = task_.Find(link->peer()) != nullptr;
+    // Before all that takes a while: who goes because of it is seen later.
+    if (seen_ && !there) seen_(link->peer(), link->status());
     DropTrace(*link);
     EndSessions(
         [&](const auto& entry) { return entry.second.master == link.get(); });
-    // It may have come anew before it was seen to be gone.
-    const bool there = task_.Find(link->peer()) != nullptr;
-    if (seen_ && !there) seen_(link->peer(), link->status());
   }
 
  private:

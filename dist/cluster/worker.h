@@ -26,7 +26,8 @@ struct WorkerOptions {
   // Answers Cluster::Ask, on any thread; must not wait. May be empty.
   std::function<Result<std::string>(const std::string& text)> answer = {};
   // Called, on any thread, when another task has reached this one, maybe again
-  // for the same one, or is gone and why; must not wait. May be empty.
+  // for the same one, or is gone and why; what it had under way here may not
+  // have ended then. Must not wait. May be empty.
   std::function<void(const std::string& task, const Status& there)> seen = {};
 };
 

@@ -4,7 +4,9 @@
 // largest of these and of their complements, which are complements only where
 // all are the same. A rank that has joined (Follow) gives 0 for both, so that
 // it changes neither, and a third number that says so. Where the first two
-// differ, or some have joined, all tell each other what they are at.
+// differ, or some have joined, all tell each other what they are at. Those that
+// have joined then need memory for what they take part with, so all learn
+// whether one of them has none before any sums.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +19,7 @@
 #include "dist/membership/rank_name.h"
 #include "dist/mpi/mpi_group.h"
 #include "dist/net/frame.h"
+#include "engine/catch_errors.h"
 #include "engine/caught.h"
 
 namespace sluice::dist {
@@ -96,7 +99,19 @@ Status MpiGroup::Agree(const std::string& signature,
   }
   signature.copy(own.text, Account::kLongest);
   SLUICE_ASSIGN_OR_RETURN(const std::vector<Account> all, Exchange(own));
-  return Account::Compare(all, differ);
+  SLUICE_RETURN_IF_ERROR(Account::Compare(all, differ));
+  return AgreeOnRoom(Status());
+}
+
+// Of several that have none the last is named.
+Status MpiGroup::AgreeOnRoom(const Status& mine) const {
+  uint64_t without = mine.ok() ? 0 : static_cast<uint64_t>(place_.rank) + 1;
+  SLUICE_RETURN_IF_ERROR(
+      Said(calls_.largest(place_.communicator, &without, 1)));
+  if (without == 0 || !mine.ok()) return mine;
+  return Unavailable(
+      fmt::format("{} failed: it has joined and has no memory for the sum",
+                  RankName(static_cast<int>(without) - 1, place_.size)));
 }
 
 Result<std::optional<MpiGroup::Sum>> MpiGroup::HearNext() const {
@@ -120,8 +135,9 @@ Result<int> MpiGroup::FollowToEnd() {
     SLUICE_ASSIGN_OR_RETURN(const std::optional<Sum> next, HearNext());
     if (!next) break;
     ++run_;
-    zeros.assign(static_cast<size_t>(next->count) * SizeOf(next->dtype),
-                 std::byte{0});
+    const size_t bytes = static_cast<size_t>(next->count) * SizeOf(next->dtype);
+    SLUICE_RETURN_IF_ERROR(
+        AgreeOnRoom(CatchErrors([&] { zeros.assign(bytes, std::byte{0}); })));
     SLUICE_RETURN_IF_ERROR(
         Reduce(next->dtype, zeros.data(), next->count, next->how));
   }

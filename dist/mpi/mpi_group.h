@@ -147,6 +147,9 @@ class MpiGroup final : public Collective {
   Status Agree(const std::string& signature,
                const std::optional<Sum>& sum) const;
   Result<std::vector<Account>> Exchange(const Account& own) const;
+  // The end of an agreement on an all-reduce of which some have joined: `mine`,
+  // or the error of one that has joined and cannot take part.
+  Status AgreeOnRoom(const Status& mine) const;
   // What the ranks that do not follow yet do next; nullopt: all follow.
   Result<std::optional<Sum>> HearNext() const;
   Result<int> FollowToEnd() REQUIRES(mutex_);

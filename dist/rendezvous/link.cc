@@ -10,6 +10,7 @@
 
 #include "dist/net/address.h"
 #include "dist/net/exchange.h"
+#include "engine/catch_errors.h"
 
 namespace sluice::dist {
 namespace {
@@ -64,9 +65,24 @@ void Link::Stop() {
   wires_ = {};
 }
 
-void Link::Start() {
-  writer_ = std::thread([this] { Write(); });
-  reader_ = std::thread([this] { Read(); });
+// Both wait for the lock before they call the owner. So where there is one of
+// them alone it ends without, and the owner may wait for it here.
+Status Link::Start() {
+  Status begun;
+  {
+    MutexLock lock(mutex_);
+    begun = CatchErrors([&] {
+      writer_ = std::thread([this] { Write(); });
+      reader_ = std::thread([this] { Read(); });
+    });
+    if (begun.ok()) return {};
+    begun = ResourceExhausted(
+        fmt::format("no threads for a link to {}: {}", peer_, begun.message()));
+    closing_ = true;
+    Break(begun);
+  }
+  Stop();
+  return begun;
 }
 
 Status Link::status() const {

@@ -79,7 +79,10 @@ class Link : public std::enable_shared_from_this<Link> {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
   ~Link();
-  void Start();
+  // kResourceExhausted where there are no threads for it: it has ended then,
+  // and the owner was not called. The owner's functions may wait for a lock
+  // that is held around this call.
+  Status Start() EXCLUDES(mutex_);
   // Ends the link without telling the owner, which is not called any more when
   // this returns, and may go. Not to be called by the link's thread.
   void Stop() EXCLUDES(mutex_);

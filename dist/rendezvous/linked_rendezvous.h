@@ -88,7 +88,8 @@ class LinkedRendezvous final : public Rendezvous {
   void Forget(const std::vector<uint64_t>& devices);
   // Says that the run needs the link's task, whatever it sends to it, until
   // Release, which comes when the run is over everywhere. An error where the
-  // link has ended, or the run was aborted, which the task has not been told.
+  // link has ended, or the run was aborted before, of which the task is told:
+  // it may wait for this one already.
   Status Needs(const RunKey& run, const std::shared_ptr<Link>& link);
   void Release(const RunKey& run);
   // For a link's owner: a frame of kTensor, kWant or kAbort, and the end.

@@ -128,7 +128,12 @@ bool LinkedRendezvous::Run::over() const {
 Status LinkedRendezvous::Run::Needs(const std::shared_ptr<Link>& link) {
   MutexLock lock(mutex_);
   needed_ = was_needed_ = true;
+  const size_t known = used_.size();
   SLUICE_RETURN_IF_ERROR(Use(link));
+  // Those that Abort has found here it has told, and who told it knows.
+  if (!status_.ok() && used_.size() > known && link.get() != origin_) {
+    Tell(*link, status_, said_);
+  }
   return status_;
 }
 
@@ -143,11 +148,30 @@ bool LinkedRendezvous::Run::Uses(const Link& link) const {
                      [&](const auto& used) { return used.get() == &link; });
 }
 
+void LinkedRendezvous::Run::Tell(Link& link, const Status& abort,
+                                 const std::string& text) const {
+  Frame frame;
+  frame.kind = FrameKind::kAbort;
+  frame.epoch = static_cast<uint32_t>(key_.epoch);
+  frame.run = key_.run;
+  frame.count = static_cast<uint64_t>(abort.code());
+  frame.bytes = text.size();
+  const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
+  link.Post(frame, {bytes.begin(), bytes.end()});
+}
+
 bool LinkedRendezvous::Run::Abort(const Status& status, const Link* origin) {
+  // Of an error that comes from another task it is said which already.
+  const std::string text =
+      ((origin == nullptr && !owner_.name_.empty() ? owner_.name_ + ": " : "") +
+       status.message())
+          .substr(0, 2048);
   std::vector<std::shared_ptr<Link>> used;
   {
     MutexLock lock(mutex_);
     if (aborted_.load()) return false;
+    said_ = text;
+    origin_ = origin;
     status_ = status;
     aborted_.store(true);
     for (int i = 0; i < edges_; ++i) Wake(slots_[i]);
@@ -156,23 +180,10 @@ bool LinkedRendezvous::Run::Abort(const Status& status, const Link* origin) {
     used = used_;
     if (local_ != nullptr && left_ < parts_) owner_.local_.Abort(key_, status);
   }
-  Frame frame;
-  frame.kind = FrameKind::kAbort;
-  frame.epoch = static_cast<uint32_t>(key_.epoch);
-  frame.run = key_.run;
-  frame.count = static_cast<uint64_t>(status.code());
-  // Of an error that comes from another task it is said which already.
-  const std::string text =
-      ((origin == nullptr && !owner_.name_.empty() ? owner_.name_ + ": " : "") +
-       status.message())
-          .substr(0, 2048);
-  frame.bytes = text.size();
   for (const auto& link : used) {
-    link->Withdraw(frame.epoch, frame.run);
+    link->Withdraw(static_cast<uint32_t>(key_.epoch), key_.run);
     link->Nudge();
-    if (link.get() == origin) continue;
-    const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
-    link->Post(frame, {bytes.begin(), bytes.end()});
+    if (link.get() != origin) Tell(*link, status, text);
   }
   return true;
 }

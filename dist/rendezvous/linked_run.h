@@ -48,6 +48,7 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   // Whether all parts have left and nothing is still to be sent.
   bool over() const;
   bool begun() const;  // a part has joined, or a task is needed
+  // As LinkedRendezvous::Needs.
   Status Needs(const std::shared_ptr<Link>& link);
   void Release();
   bool Uses(const Link& link) const;
@@ -116,6 +117,8 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   void Wake(Slot& slot) REQUIRES(mutex_);
   bool Settled(const Slot& slot) const REQUIRES(mutex_);
   Status Use(const std::shared_ptr<Link>& link) REQUIRES(mutex_);
+  // Tells the link's task of the abort, in the words of `text`.
+  void Tell(Link& link, const Status& abort, const std::string& text) const;
   // A place in pinned memory where the view is an accelerator's, else null.
   Result<DeviceTransfers::BlockPtr> Stage(const Edge& edge,
                                           const DeviceView& view);
@@ -160,7 +163,10 @@ class LinkedRendezvous::Run final : public sluice::Exchange,
   std::vector<Wait> waits_ GUARDED_BY(mutex_);
   std::optional<BusyClock::Work> waiting_ GUARDED_BY(mutex_);  // while any does
   TimePoint::duration next_line_ GUARDED_BY(mutex_){0};
-  Status status_ GUARDED_BY(mutex_);  // of the abort
+  Status status_ GUARDED_BY(mutex_);     // of the abort
+  std::string said_ GUARDED_BY(mutex_);  // what others are told of it
+  // By whose word; only compared, since it may be gone.
+  const Link* origin_ GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace sluice::dist

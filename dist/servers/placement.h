@@ -39,7 +39,8 @@ struct CutFrom {
 // - So it is with other large variables, which workers read as wholes, of eight
 //   rows or more, where a server has to look at rows of it alone, and at no
 //   more than one element of it and its slots at a time: not where it would
-//   have to join them, as for the norm of what is beside them.
+//   have to join them, as for the norm of what is beside them, nor, on GPUs,
+//   where rows of it are taken or updated by their numbers.
 // - What updates a variable is beside it (passes::Place), and so is what only
 //   serves that and makes no more travel: what is computed of variables alone,
 //   such as first values and learning rates, and elementwise what is done to a

@@ -164,6 +164,15 @@ void Shares::ShareOut() {
   }
 }
 
+// On GPUs that would be on the host, which had to fetch the piece as a whole
+// (graph/passes/spread_rows.cc). Tables are cut over the hosts themselves.
+bool Shares::CountsRows(const Node& user, int i, const Node& variable) const {
+  return &user.input(i).node() == &variable && !user.IsInitializer() &&
+         UsesRowsAlone(user, i) &&
+         std::find(hosts_.begin(), hosts_.end(), variable.device()) ==
+             hosts_.end();
+}
+
 bool Shares::FindWholes() {
   const RowDivision division(order_);
   const size_t before = whole_.size();
@@ -175,7 +184,8 @@ bool Shares::FindWholes() {
       if (of == nullptr) continue;
       const bool joins = on_server && !division.TakesPieces(*node, i);
       const bool divided = division.Of(*node) != nullptr;
-      if (joins || (i < node->mutates() && !divided)) {
+      if (joins || (i < node->mutates() && !divided) ||
+          CountsRows(*node, i, *of)) {
         whole_.insert(groups_.Of(numbers_.at(of)));
       }
     }

@@ -42,9 +42,10 @@ class Shares {
 
   // To be called once all else is placed by that: whether there are more dense
   // variables that cannot be cut, since a server would have to join them, for a
-  // norm of slots, for example, or an update does not go element by element. (A
-  // worker has what it reads as a whole in any case.) The next ShareOut, of
-  // variables without devices again, leaves these whole.
+  // norm of slots, for example, or an update does not go element by element, or
+  // rows of pieces on GPUs would be counted. (A worker has what it reads as a
+  // whole in any case.) The next ShareOut, of variables without devices again,
+  // leaves these whole.
   bool FindWholes();
 
  private:
@@ -61,6 +62,9 @@ class Shares {
   int64_t RowsOfTable(const Node& variable) const;
   std::map<size_t, Load> FindLoads() const;
   int64_t DenseFrom(const std::map<size_t, Load>& loads) const;
+  // Whether `user` takes or updates rows of its operand i, the variable, whose
+  // pieces are on GPUs.
+  bool CountsRows(const Node& user, int i, const Node& variable) const;
 
   const std::vector<Node*>& order_;
   const std::vector<std::string>& servers_;

@@ -100,7 +100,8 @@ std::string ChromeTrace::ToJson() const {
     add(span.name, process, row->second, span.begin_ns, span.end_ns,
         Json::Object());
   }
-  return Json{{"traceEvents", std::move(out)}}.Text();
+  // A node's name may be any bytes, and a trace is to be read.
+  return Json{{"traceEvents", std::move(out)}}.LenientText();
 }
 
 }  // namespace sluice

@@ -32,6 +32,17 @@ inline std::vector<std::string> WithEmptyValues(
   return split;
 }
 
+// The command within another one; null: it has none of that name. App is
+// CLI::App.
+template <typename App>
+const App* NestedCommand(const App& command, const std::string& name) {
+  for (const App* nested :
+       command.get_subcommands([](const App*) { return true; })) {
+    if (nested->get_name() == name) return nested;
+  }
+  return nullptr;
+}
+
 // The first of these that is a switch, which takes no value and so nothing
 // behind it, either; empty: there is none. App is CLI::App.
 template <typename App>
@@ -48,14 +59,44 @@ std::string EmptySwitch(const App& app,
       }
       continue;
     }
-    for (const App* nested :
-         command->get_subcommands([](const App*) { return true; })) {
-      if (nested->get_name() != argument) continue;
-      command = nested;
-      break;
-    }
+    if (const App* nested = NestedCommand(*command, argument)) command = nested;
   }
   return {};
+}
+
+// The arguments with "./" before each path that is in brackets, where a command
+// takes several paths: CLI11 takes "[x]" for a list that holds "x", "[a,b]" for
+// "a" and "b". Values of options stay. The arguments are WithEmptyValues', App
+// is CLI::App.
+template <typename App>
+std::vector<std::string> WithBracketsInPaths(
+    const App& app, std::vector<std::string> arguments) {
+  const App* command = &app;
+  const auto takes_several = [&command] {
+    for (const auto* option : command->get_options()) {
+      if (option->get_positional() && option->get_allow_extra_args()) {
+        return true;
+      }
+    }
+    return false;
+  };
+  bool options = true;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::string& argument = arguments[i];
+    if (options && argument == "--") {
+      options = false;
+    } else if (options && argument.size() > 1 && argument.starts_with('-')) {
+      const auto* option = command->get_option_no_throw(argument);
+      // The next one is its value.
+      if (option != nullptr && option->get_items_expected_max() > 0) ++i;
+    } else if (const App* nested = NestedCommand(*command, argument)) {
+      command = nested;
+    } else if (argument.starts_with('[') && argument.ends_with(']') &&
+               takes_several()) {
+      argument.insert(0, "./");
+    }
+  }
+  return arguments;
 }
 
 // What is wrong with a number that CLI11 reads; empty: nothing. Integers with

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "engine/parse_number.h"
+#include "graph/output_index.h"
 #include "graph/passes/passes.h"
 #include "graph/recompute.h"
 #include "graph/traversal.h"
@@ -38,11 +39,16 @@ Status CheckRequest(const Graph& graph, const StepRequest& request) {
     }
     return {};
   };
+  auto check_output = [&](const Output& output,
+                          std::string_view role) -> Status {
+    SLUICE_RETURN_IF_ERROR(
+        check(output.valid() ? &output.node() : nullptr, role));
+    return CheckOutputIndex(output.node(), output.index()).WithContext(role);
+  };
   std::set<Output> fed;
   for (const FeedShape& feed : request.feeds) {
     const Output& output = feed.output;
-    SLUICE_RETURN_IF_ERROR(
-        check(output.valid() ? &output.node() : nullptr, "feed"));
+    SLUICE_RETURN_IF_ERROR(check_output(output, "feed"));
     if (!fed.insert(output).second) {
       return InvalidArgument(fmt::format(
           "'{}' is fed twice ({})", output.name(), output.node().location()));
@@ -55,8 +61,7 @@ Status CheckRequest(const Graph& graph, const StepRequest& request) {
     }
   }
   for (const Output& fetch : request.fetches) {
-    SLUICE_RETURN_IF_ERROR(
-        check(fetch.valid() ? &fetch.node() : nullptr, "fetch"));
+    SLUICE_RETURN_IF_ERROR(check_output(fetch, "fetch"));
   }
   for (const Operation& target : request.targets) {
     SLUICE_RETURN_IF_ERROR(

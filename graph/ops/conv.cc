@@ -81,7 +81,8 @@ Status ConvShape(InferContext& c) {
 }
 
 Status ConvBackpropInputShape(InferContext& c) {
-  SLUICE_ASSIGN_OR_RETURN(Shape x, c.ShapeOperand(2));
+  // The batch is dy's, so it alone may be left open.
+  SLUICE_ASSIGN_OR_RETURN(Shape x, FullShapeOperand(c, 2, /*first=*/1));
   SLUICE_RETURN_IF_ERROR(
       CheckGradientShape(c.node(), c.input(0), x, c.input(1)));
   if (x[0] < 0) x.set(0, c.input(0)[0]);
@@ -90,7 +91,7 @@ Status ConvBackpropInputShape(InferContext& c) {
 }
 
 Status ConvBackpropFilterShape(InferContext& c) {
-  SLUICE_ASSIGN_OR_RETURN(const Shape filter, c.ShapeOperand(2));
+  SLUICE_ASSIGN_OR_RETURN(const Shape filter, FullShapeOperand(c, 2));
   SLUICE_RETURN_IF_ERROR(
       CheckGradientShape(c.node(), c.input(1), c.input(0), filter));
   c.SetOutput(0, filter);

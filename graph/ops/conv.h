@@ -27,8 +27,9 @@ struct Conv2DOptions {
 // x[n,h,w,i] with filter[kh,kw,i/groups,o] gives [n,h',w',o]. A
 // cross-correlation: the filter is not flipped.
 Output Conv2D(Operand x, Operand filter, const Conv2DOptions& options = {});
-// The gradient of Conv2D with respect to x, whose shape is given as an int64
-// vector, and with respect to the filter, likewise.
+// The gradients of Conv2D with respect to x and to the filter, whose shape is
+// given as an int64 vector. In x's the batch alone may be -1, which stands for
+// that of dy.
 Output Conv2DBackpropInput(Operand dy, Operand filter, Operand x_shape,
                            const Conv2DOptions& options = {});
 Output Conv2DBackpropFilter(Operand x, Operand dy, Operand filter_shape,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "graph/ops/activation.h"
@@ -55,6 +56,17 @@ constexpr OpDef LogicalNotOp() {
   return op;
 }
 
+// Integers that the other dtype holds, too, stay what they are; beyond its
+// range they would wrap around, and in floats be rounded.
+bool PartialOfCast(const Node& node, int depth, Shape* elements) {
+  const DType from = node.input(0).dtype(), to = node.attrs().Type("to");
+  if (!IsInteger(from) || !IsInteger(to)) return false;
+  const int before = elements->rank();
+  return PartialOfInputs(node, depth, elements) &&
+         std::all_of(elements->begin() + before, elements->end(),
+                     [&](int64_t d) { return CheckHolds(to, d).ok(); });
+}
+
 constexpr OpDef CastOp() {
   OpDef op = Unary(
       "Cast", "x converted to dtype `to`.",
@@ -64,7 +76,7 @@ constexpr OpDef CastOp() {
       },
       -100, 100, kAnyType);
   op.outputs = {{"y", "to"}};
-  op.partial = PartialOfInputs;
+  op.partial = PartialOfCast;
   op.attrs = {{"to", AttrType::kDType}};
   op.probes = {
       {.inputs = {{.shape = {37}}}, .attrs = {{"to", DType::kFloat64}}},

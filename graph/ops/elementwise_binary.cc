@@ -125,11 +125,14 @@ constexpr OpDef kBinaryOps[] = {
            }>,
            {.alo = 1.1, .ahi = 1.9, .blo = 2, .bhi = 4}),
     Binary("Pow", "a^b.",
-           // Where a is not positive, b has no gradient.
+           // Where a is not positive, b has no gradient: 0, also where y is
+           // infinite or NaN.
            BinaryRule<[](auto dy, auto a, auto b, auto y) {
-             const Output base = Select(Greater(a, 0), a, 1);
+             const Output positive = Greater(a, 0);
+             const Output base = Select(positive, a, 1);
+             const Output power = Select(positive, y, 0);
              return Pair(dy * (b * Pow(AwayFromPole(a, b), b - 1)),
-                         dy * (y * Log(base)));
+                         dy * (power * Log(base)));
            }>,
            {.alo = 0.5, .ahi = 2, .blo = 0.2, .bhi = 3}),
     // Of 0 and -0 the second one: these do not commute.

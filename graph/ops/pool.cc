@@ -56,9 +56,10 @@ Status PoolShape(InferContext& c) {
   return {};
 }
 
-// Output 0 has the shape that operand i says, input 0 that of its pools.
+// Output 0 has the shape that operand i says, input 0 that of its pools, whose
+// batch it has: this alone may be left open.
 Status UnpooledShape(InferContext& c, int i) {
-  SLUICE_ASSIGN_OR_RETURN(Shape x, c.ShapeOperand(i));
+  SLUICE_ASSIGN_OR_RETURN(Shape x, FullShapeOperand(c, i, /*first=*/1));
   SLUICE_RETURN_IF_ERROR(CheckPooled(c.node(), x, c.input(0)));
   if (x[0] < 0) x.set(0, c.input(0)[0]);
   c.SetOutput(0, x);

@@ -31,7 +31,7 @@ Output MaxPoolGrad(Operand x, Operand y, Operand dy,
 // The mean of every window; padding takes no part.
 Output AvgPool(Operand x, const PoolOptions& options = {});
 // The gradient of AvgPool with respect to x, whose shape is given as an int64
-// vector.
+// vector. Its batch alone may be -1, which stands for that of dy.
 Output AvgPoolGrad(Operand dy, Operand x_shape,
                    const PoolOptions& options = {});
 

@@ -56,7 +56,7 @@ Status ScanShape(InferContext& c) {
 }
 
 Status SumToShape(InferContext& c) {
-  SLUICE_ASSIGN_OR_RETURN(const Shape to, c.ShapeOperand(1));
+  SLUICE_ASSIGN_OR_RETURN(const Shape to, FullShapeOperand(c, 1));
   const Shape& x = c.input(0);
   bool fits = to.rank() <= x.rank();
   for (int d = 1; fits && d <= to.rank(); ++d) {

@@ -48,7 +48,7 @@ struct CumSumOptions {
 Output CumSum(Operand x, int64_t axis, const CumSumOptions& options = {});
 
 // x summed over the dimensions that broadcasting `shape` to x's shape would
-// repeat; has that shape.
+// repeat; has that shape, none of which may be written as -1.
 Output SumTo(Operand x, const ShapeOperand& shape);
 // SumTo the shape of `like`; x itself if the shapes are known to be equal.
 // Undoes broadcasting in gradients.

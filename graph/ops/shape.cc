@@ -342,9 +342,11 @@ std::span<const OpDef> ShapeOps() {
   return kShapeOps;
 }
 
-Result<Shape> FullShapeOperand(const InferContext& context, int input) {
+Result<Shape> FullShapeOperand(const InferContext& context, int input,
+                               int first) {
   SLUICE_ASSIGN_OR_RETURN(const Shape shape, context.ShapeOperand(input));
-  if (context.constant(input) != nullptr && !shape.concrete()) {
+  if (context.constant(input) != nullptr &&
+      !shape.Slice(first, shape.rank()).concrete()) {
     return InvalidArgument("negative dimension -1");
   }
   return shape;

@@ -76,9 +76,10 @@ Output ShapeOf(Operand x);
 Output Rank(Operand x);
 Output Size(Operand x);
 
-// For shape functions: InferContext::ShapeOperand where no dimension may be
-// written as -1.
-Result<Shape> FullShapeOperand(const InferContext& context, int input);
+// For shape functions: InferContext::ShapeOperand where no dimension from
+// `first` on may be written as -1.
+Result<Shape> FullShapeOperand(const InferContext& context, int input,
+                               int first = 0);
 
 }  // namespace sluice
 

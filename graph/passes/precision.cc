@@ -10,7 +10,13 @@
 //
 // Nor does a node become half that computes with a number that half cannot
 // hold, an operand or an attribute, or, but for products, that has an operand
-// made of such numbers: in x / max(y, 1e-8) nothing is divided by 0.
+// made of such numbers: in x / max(y, 1e-8) nothing is divided by 0. Nor, in
+// float16, does a quotient unless its divisor is made of halves alone or is a
+// constant of which half holds all, or the product of a tensor and one number
+// unless that is made so, a constant or a weight: how large a sum, a count or
+// the reciprocal of a loss scale is, is not known before the step runs. Half
+// would take a large divisor for infinity, a small factor for 0, and what they
+// scale would be 0 without a sign of it.
 //
 // Values change dtype where a node's operand is wanted otherwise than it is
 // made: by one Cast for each tensor, dtype and device, however many read it.
@@ -33,6 +39,7 @@
 
 #include "graph/passes/passes.h"
 #include "graph/passes/variable_writes.h"
+#include "graph/traversal.h"
 
 namespace sluice::passes {
 namespace {
@@ -100,8 +107,9 @@ class Mixer {
 
  private:
   struct Place {
-    bool fed = false;     // an operand comes in half
-    bool wanted = false;  // a result goes to a node that prefers half
+    bool fed = false;        // an operand comes in half
+    bool of_halves = false;  // so do all but constants and weights
+    bool wanted = false;     // a result goes to a node that prefers half
   };
 
   // Whether the rule allows it, the operands are float32 and half is a type of
@@ -192,14 +200,56 @@ class Mixer {
     return std::any_of(numbers.begin(), numbers.end(),
                        [&](float number) { return number != numbers[0]; });
   }
-  bool HoldsNumber(double exact) const {
-    const double rounded = Rounded(exact);
+  bool HoldsNumber(double exact) const { return IsNear(Rounded(exact), exact); }
+  bool HoldsEach(const Tensor& value) const {
+    const Tensor rounded = value.Cast(half_);
+    for (int64_t i = 0; i < value.elements(); ++i) {
+      if (!IsNear(rounded.At(i), value.At(i))) return false;
+    }
+    return true;
+  }
+  static bool IsNear(double rounded, double exact) {
     if (!std::isfinite(exact)) return !std::isfinite(rounded);
     // Normal numbers of bfloat16 are off by up to 1/512.
     return std::abs(rounded - exact) <= std::abs(exact) / 256;
   }
   double Rounded(double exact) const {
     return Tensor::Scalar(exact).Cast(half_).At(0);
+  }
+
+  // Whether the node divides by numbers, or multiplies by one, of which nobody
+  // knows before the step runs whether half holds them. Factors of many
+  // elements are let in: gates and normalisations are made of those. To be
+  // asked of a node when it is known which of its producers are fed.
+  bool ScalesByUnknown(const Node& node) const {
+    if (half_ != DType::kFloat16) return false;  // bfloat16 has float32's range
+    if (node.Is("Div")) {
+      const Output& divisor = node.input(1);
+      const Tensor* const value = ConstantValue(divisor);
+      return value == nullptr ? !MadeOfHalves(divisor) : !HoldsEach(*value);
+    }
+    return node.Is("Mul") &&
+           std::any_of(node.inputs().begin(), node.inputs().end(),
+                       [&](const Output& x) {
+                         return x.shape().elements() == 1 && !IsOfHalves(x);
+                       });
+  }
+
+  // Whether x is about as good in half: a half already, with all that it is
+  // made of; a weight, which is rounded for products, too; or a constant, which
+  // MayBeHalf looks at.
+  bool IsOfHalves(const Output& x) const {
+    return x.node().IsConstant() || IsWeight(x) || MadeOfHalves(x);
+  }
+  bool MadeOfHalves(const Output& x) const {
+    const auto it = may_.find(&x.node());
+    return it != may_.end() && OutputIsT(x.node(), x.index()) &&
+           (x.node().op().half == HalfRule::kPrefer || it->second.of_halves);
+  }
+  // Others may hold any number, such as a loss scale.
+  static bool IsWeight(const Output& x) {
+    const Node& root = ViewRoot(x).node();
+    return root.IsVariable() && root.attrs().Bool("trainable");
   }
 
   // The parts of tensors that others alone read.
@@ -249,9 +299,18 @@ class Mixer {
     for (const Node* node : order_) {
       const auto it = may_.find(node);
       if (it == may_.end()) continue;
+      if (ScalesByUnknown(*node)) {
+        may_.erase(it);
+        continue;
+      }
       ForProducers(*node, [&](const Node& producer, const Place& place) {
         it->second.fed |= producer.op().half == HalfRule::kPrefer || place.fed;
       });
+      bool of_halves = it->second.fed;
+      for (int i = 0; i < node->num_inputs(); ++i) {
+        of_halves &= !InputIsT(*node, i) || IsOfHalves(node->input(i));
+      }
+      it->second.of_halves = of_halves;
     }
     for (size_t n = order_.size(); n-- > 0;) {
       const auto it = may_.find(order_[n]);

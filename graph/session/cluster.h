@@ -135,8 +135,10 @@ class Cluster {
   // Seconds during which a receive or send of the sessions' steps has waited
   // for another task so far, as for Collective::seconds.
   virtual double seconds() const { return 0; }
-  // Why a task that was reached before is gone; ok while none is. Does not
-  // wait.
+  // Why a task that was reached before is gone; ok while none is. A run's error
+  // may be another task's word of it. So a master asks all tasks and waits for
+  // their answers: whoever has such an error finds the task gone here. Peers
+  // say what they know by themselves, and do not wait.
   virtual Status Lost() { return {}; }
   // Tries once to reach a task that may have come back. On success the task has
   // ended all that this process ran there through lost connections, down to the

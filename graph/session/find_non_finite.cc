@@ -1,10 +1,15 @@
 #include "graph/session/find_non_finite.h"
 
+#include <cstdint>
+#include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "graph/compile/extract.h"
 #include "graph/session/session_state.h"
+#include "graph/traversal.h"
 
 namespace sluice {
 namespace {
@@ -21,6 +26,23 @@ class ObserverInPlace {
   Session& session_;
   Observer* before_;
 };
+
+// The origins of the variables that the fetches of a frozen step need. It has
+// no updates, so that it reads all of them.
+std::set<std::string> NeededVariables(const Graph& graph,
+                                      const StepRequest& request) {
+  const std::unique_ptr<Graph> step =
+      ExtractStep(graph, request).ValueOrThrow();
+  std::vector<const Node*> fetches;
+  for (const auto& node : step->nodes()) {
+    if (node->IsFetch()) fetches.push_back(node.get());
+  }
+  std::set<std::string> origins;
+  for (const Node* node : Needed(fetches)) {
+    if (node->IsVariable()) origins.insert(node->origin());
+  }
+  return origins;
+}
 
 }  // namespace
 
@@ -75,11 +97,30 @@ std::string Session::FindNonFinite(const std::vector<Feed>& feeds,
            device->memory().Download(variable->value).ValueOrThrow()});
     }
   }
-  // What is wrong before the step begins comes first.
-  for (const auto& [variable, memory, value] : saved) {
-    if (!AllFinite(value)) return variable->name;
+  // What is wrong before the step begins comes first: a variable that it reads.
+  // In a step of a frozen session these are constants.
+  std::set<const Variable*> read;
+  for (const auto& here : prepared.impl_->frames[0]->on_devices) {
+    for (const uint32_t i : here->plan.reads) {
+      read.insert(here->plan.variables[i]);
+    }
   }
-  FiniteCheck check;
+  std::set<std::string> frozen;
+  if (impl_->is_frozen) {
+    frozen = NeededVariables(impl_->graph, {shapes, fetches, {}});
+  }
+  std::string first_bad;
+  for (const auto& [variable, memory, value] : saved) {
+    if (!read.contains(variable) && !frozen.contains(variable->name)) continue;
+    if (AllFinite(value)) continue;
+    first_bad = variable->name;
+    break;
+  }
+  // Other workers do the whole step, and would wait for one that ends it.
+  const Collective* const workers = impl_->options.collective.get();
+  const bool alone = workers == nullptr || workers->size() <= 1;
+  if (alone && !first_bad.empty()) return first_bad;
+  FiniteCheck check(/*ends_step=*/alone);
   const auto observe = [&](Observer* observer) {
     MutexLock lock(impl_->mutex);
     return std::exchange(impl_->observer, observer);
@@ -100,13 +141,13 @@ std::string Session::FindNonFinite(const std::vector<Feed>& feeds,
   };
   try {
     const Status status = prepared.impl_->RunIn(turn.lane(), values, results);
-    if (check.node().empty()) ThrowIfError(status);
+    if (!check.ends_step() || check.node().empty()) ThrowIfError(status);
   } catch (...) {
     put_back();
     throw;
   }
   put_back();
-  return check.node();
+  return first_bad.empty() ? check.node() : first_bad;
 }
 
 }  // namespace sluice

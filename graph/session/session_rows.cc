@@ -50,6 +50,19 @@ void CheckRows(const Output& variable, int64_t begin, const Tensor& rows) {
                           TensorTypeOf(rows).ToString(), begin));
 }
 
+// What holds a piece of a variable: it has a value, and the piece's type, which
+// another session may have given another of its name.
+Variable& VariableOfPiece(Device& home, const Output& variable,
+                          const RowPiece& piece) {
+  const std::string& name = variable.node().origin();
+  (void)WithRows(home, name).ValueOrThrow();
+  Shape shape = variable.shape();
+  shape.set(0, piece.end - piece.begin);
+  return *home.variables()
+              .Declare(name, {variable.dtype(), shape})
+              .ValueOrThrow();
+}
+
 // The part of rows [begin, begin + n) that a piece has: fn(from, to), numbers
 // of the whole.
 template <typename Fn>
@@ -108,10 +121,10 @@ void Session::ReadRows(const Output& variable, int64_t begin,
           return;
         }
         const OwnTurn turn(*impl_);
-        Variable* const found = WithRows(*here, name).ValueOrThrow();
-        const ReaderLock unchanged(found->mutex);
+        Variable& found = VariableOfPiece(*here, variable, piece);
+        const ReaderLock unchanged(found.mutex);
         const Tensor value =
-            RowsIn(found->value, name, from - piece.begin, to - from)
+            RowsIn(found.value, name, from - piece.begin, to - from)
                 .ValueOrThrow();
         ThrowIfError(here->memory().Load(value, mine));
       });
@@ -133,10 +146,10 @@ void Session::WriteRows(const Output& variable, int64_t begin,
                 }
                 const OwnTurn turn(*impl_);
                 impl_->RequireNotFrozen(variable);
-                Variable* const found = WithRows(*here, name).ValueOrThrow();
-                const WriterLock alone(found->mutex);
+                Variable& found = VariableOfPiece(*here, variable, piece);
+                const WriterLock alone(found.mutex);
                 Tensor value =
-                    RowsIn(found->value, name, from - piece.begin, to - from)
+                    RowsIn(found.value, name, from - piece.begin, to - from)
                         .ValueOrThrow();
                 ThrowIfError(here->memory().Store(mine, value));
               });

@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "engine/catch_errors.h"
+#include "graph/output_index.h"
 #include "graph/text/text.h"
 #include "graph/text/text_tensor.h"
 
@@ -111,10 +112,8 @@ class Parser {
       if (scanner_.Accept(':')) {
         SLUICE_ASSIGN_OR_RETURN(index, scanner_.Int());
       }
-      if (index < 0 || index >= node->num_outputs()) {
-        return scanner_.Fail(fmt::format("{} has {} outputs, no output {}",
-                                         node->Describe(), node->num_outputs(),
-                                         index));
+      if (Status has = CheckOutputIndex(*node, index); !has.ok()) {
+        return scanner_.Fail(has.message());
       }
       operands.data.emplace_back(node->output(static_cast<int>(index)));
     } while (scanner_.Accept(','));

@@ -200,6 +200,11 @@ Result<Tensor> ParseTensor(TextScanner& scanner, size_t* filled) {
   if (decoded.size() != bytes || !DecodeBase64(text, decoded.data(), bytes)) {
     return scanner.Fail(fmt::format("wanted the base64 of {} bytes", bytes));
   }
+  if (dtype == DType::kBool &&
+      std::any_of(decoded.begin(), decoded.end(),
+                  [](char byte) { return byte != 0 && byte != 1; })) {
+    return scanner.Fail("a bool is neither 0 nor 1");
+  }
   SLUICE_ASSIGN_OR_RETURN(Tensor tensor, AllocateTensor(dtype, shape));
   if (bytes > 0) std::memcpy(tensor.raw(), decoded.data(), bytes);
   return tensor;

@@ -17,6 +17,7 @@
 #include "engine/text/json_object.h"
 #include "io/checkpoints/safetensors_header.h"
 #include "io/files/schemes.h"
+#include "io/files/without_query.h"
 
 namespace sluice {
 namespace {
@@ -179,12 +180,13 @@ Result<TrainingState> ParseTrainingState(const std::string& text) {
 Result<TrainingState> TrainingStateOf(const Safetensors& file,
                                       const std::string& path) {
   if (file.metadata.contains(kFormat) && !file.checksummed) {
-    return DataLoss(fmt::format(
-        "'{}': its checksum is missing; the file is damaged", ShownPath(path)));
+    return DataLoss(
+        fmt::format("'{}': its checksum is missing; the file is damaged",
+                    WithoutQuery(path)));
   }
   auto state = CatchErrors([&] { return FromMetadata(file.metadata); });
   if (state.ok()) return state;
-  return state.status().WithContext(fmt::format("'{}'", ShownPath(path)));
+  return state.status().WithContext(fmt::format("'{}'", WithoutQuery(path)));
 }
 
 Status WriteCheckpoint(const std::string& path, const Checkpoint& checkpoint,

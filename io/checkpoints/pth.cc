@@ -13,6 +13,7 @@
 #include "engine/catch_errors.h"
 #include "io/checkpoints/pickle.h"
 #include "io/checkpoints/strided_view.h"
+#include "io/files/without_query.h"
 #include "io/files/zip.h"
 
 namespace sluice {
@@ -369,7 +370,7 @@ Result<std::vector<NamedTensor>> ParsePth(std::string_view bytes,
       message.begin(), message.end(),
       [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
   return Status(tensors.status().code(), std::move(message))
-      .WithContext(fmt::format("'{}'", path));
+      .WithContext(fmt::format("'{}'", WithoutQuery(path)));
 }
 
 Result<std::vector<NamedTensor>> ReadPth(const std::string& path,

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "io/files/gzip.h"
-#include "io/files/schemes.h"
 
 namespace sluice {
 namespace {
@@ -164,12 +163,6 @@ Status CheckLayout(const std::vector<TensorInfo>& tensors, size_t data_bytes) {
 }
 
 }  // namespace
-
-std::string ShownPath(const std::string& path) {
-  const std::string_view scheme = SchemeOf(path);
-  const bool web = scheme == "https" || scheme == "http";
-  return web ? path.substr(0, path.find_first_of("?#")) : path;
-}
 
 std::string ChecksumText(uint32_t crc) {
   return fmt::format("{:08x}", crc);

@@ -13,6 +13,7 @@
 #include "engine/status.h"
 #include "io/checkpoints/safetensors.h"
 #include "io/files/file.h"
+#include "io/files/without_query.h"
 
 namespace sluice {
 
@@ -55,14 +56,10 @@ Result<std::string> FileHead(
 // behaviour in C++.
 Status CheckBools(const NamedTensor& tensor);
 
-// The part of a path that messages show: of a web address what comes before its
-// query, which may be a signature.
-std::string ShownPath(const std::string& path);
-
 template <typename T>
 Result<T> WithPath(Result<T> result, const std::string& path) {
   if (result.ok()) return result;
-  const std::string shown = ShownPath(path);
+  const std::string shown = WithoutQuery(path);
   // What the file system says names the path already.
   if (result.status().message().find(shown) != std::string::npos) return result;
   return result.status().WithContext("'" + shown + "'");

@@ -14,6 +14,7 @@
 #include "io/checkpoints/safetensors.h"
 #include "io/checkpoints/safetensors_header.h"
 #include "io/files/gzip.h"
+#include "io/files/without_query.h"
 
 namespace sluice {
 namespace {
@@ -79,7 +80,7 @@ RowsTensor InFile(TensorInfo info, OpenFile file, uint64_t offset,
           [=, file = std::move(file)](int64_t begin, Tensor* rows) {
             return ReadAll(*file, offset + static_cast<uint64_t>(begin) * row,
                            rows->raw(), rows->bytes())
-                .WithContext(fmt::format("'{}'", ShownPath(path)));
+                .WithContext(fmt::format("'{}'", WithoutQuery(path)));
           }};
 }
 

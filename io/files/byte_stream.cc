@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "io/files/without_query.h"
+
 namespace sluice {
 namespace {
 
@@ -15,8 +17,9 @@ constexpr size_t kMostPiece = size_t{256} << 10;
 
 }  // namespace
 
-ByteStream::ByteStream(std::string path, std::unique_ptr<ReadableFile> file)
-    : path_(std::move(path)),
+ByteStream::ByteStream(const std::string& path,
+                       std::unique_ptr<ReadableFile> file)
+    : path_(WithoutQuery(path)),
       file_(std::move(file)),
       next_piece_(kLeastPiece) {}
 

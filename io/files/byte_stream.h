@@ -49,12 +49,12 @@ class ByteStream {
   std::string Place(uint64_t position) const;
 
  private:
-  ByteStream(std::string path, std::unique_ptr<ReadableFile> file);
+  ByteStream(const std::string& path, std::unique_ptr<ReadableFile> file);
   Status ReadPiece();
   Status Decompress();
   Status WithPlace(const Status& error) const;
 
-  const std::string path_;
+  const std::string path_;  // for messages
   const std::unique_ptr<ReadableFile> file_;
   std::optional<Inflater> inflater_;  // none where the file is not compressed
   std::string piece_;                 // of the file

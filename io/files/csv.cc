@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "io/files/line_stream.h"
+#include "io/files/without_query.h"
 
 namespace sluice {
 namespace {
@@ -28,8 +29,8 @@ std::string NameOf(char separator) {
 
 }  // namespace
 
-CsvParser::CsvParser(std::string path, char separator, uint64_t longest)
-    : path_(std::move(path)), separator_(separator), longest_(longest) {
+CsvParser::CsvParser(const std::string& path, char separator, uint64_t longest)
+    : path_(WithoutQuery(path)), separator_(separator), longest_(longest) {
   for (const char c : {separator, '\r', '\n', '"', '\0'}) {
     ends_unquoted_[static_cast<uint8_t>(c)] = true;
   }

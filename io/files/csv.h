@@ -42,7 +42,7 @@ struct CsvRow {
 class CsvParser {
  public:
   // `path` is only for messages. `separator` is none of NUL " CR LF.
-  CsvParser(std::string path, char separator,
+  CsvParser(const std::string& path, char separator,
             uint64_t longest = std::numeric_limits<uint64_t>::max());
 
   // Takes some of the bytes, which follow those that were taken before: up to

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "io/files/without_query.h"
+
 namespace sluice {
 
 Compression DetectInText(std::string_view head) {
@@ -17,7 +19,7 @@ Result<std::unique_ptr<LineStream>> LineStream::Open(const std::string& path,
   SLUICE_ASSIGN_OR_RETURN(auto bytes,
                           ByteStream::Open(path, DetectInText, files));
   return std::unique_ptr<LineStream>(
-      new LineStream(path, std::move(bytes), longest));
+      new LineStream(WithoutQuery(path), std::move(bytes), longest));
 }
 
 Result<bool> LineStream::Next(std::string* line) {

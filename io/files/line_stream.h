@@ -50,7 +50,7 @@ class LineStream {
              size_t longest)
       : path_(std::move(path)), bytes_(std::move(bytes)), longest_(longest) {}
 
-  const std::string path_;
+  const std::string path_;  // for messages
   const std::unique_ptr<ByteStream> bytes_;
   const size_t longest_;
   int64_t number_ = 0;  // of the last line

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "engine/threads.h"
+#include "io/files/without_query.h"
 
 namespace sluice {
 
@@ -42,8 +43,8 @@ Result<OpenFiles::File> OpenFiles::Open(size_t number, const std::string& path,
   File opened = *std::move(reopened);
   if (opened->size() != size) {
     return Unavailable(
-        fmt::format("'{}' has changed: it has {} bytes, before it had {}", path,
-                    opened->size(), size));
+        fmt::format("'{}' has changed: it has {} bytes, before it had {}",
+                    WithoutQuery(path), opened->size(), size));
   }
   Saw(number, *opened);
   return opened;
@@ -116,7 +117,7 @@ Result<std::string> TextOfFiles(
 }
 
 std::string PlaceInFile(const std::string& path, uint64_t offset) {
-  return fmt::format("'{}', byte {}", path, offset);
+  return fmt::format("'{}', byte {}", WithoutQuery(path), offset);
 }
 
 std::string Escaped(std::string_view text) {

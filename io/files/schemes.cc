@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/thread_annotations.h"
+#include "io/files/without_query.h"
 
 namespace sluice {
 
@@ -75,7 +76,8 @@ class SchemeFileSystem : public FileSystem {
     SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(from));
     SLUICE_ASSIGN_OR_RETURN(FileSystem * target, Of(to));
     if (files != target) {
-      return InvalidArgument("cannot rename '" + from + "' to '" + to +
+      return InvalidArgument("cannot rename '" + WithoutQuery(from) + "' to '" +
+                             WithoutQuery(to) +
                              "', which is on another file system");
     }
     return files->Rename(from, to);

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "engine/catch_errors.h"
+#include "io/files/without_query.h"
 #include "io/images/crops.h"
 #include "io/images/jpeg.h"
 #include "io/images/orientation.h"
@@ -29,7 +30,7 @@ Orientation OrientationOf(std::string_view bytes,
 }
 
 Status InFile(const Status& status, const std::string& path) {
-  return status.WithContext(fmt::format("'{}'", path));
+  return status.WithContext(fmt::format("'{}'", WithoutQuery(path)));
 }
 
 // Of an image of that size.

@@ -10,6 +10,7 @@
 
 #include "io/files/csv.h"
 #include "io/files/number_text.h"
+#include "io/files/without_query.h"
 #include "io/records/csv_table.h"
 #include "io/records/files_in_turn.h"
 
@@ -33,7 +34,8 @@ char SeparatorOf(const std::string& path, const CsvOptions& options) {
     throw Error(Code::kInvalidArgument,
                 "Csv: the separator is a quote, a line end or NUL");
   }
-  std::string_view name = path;
+  const std::string called = WithoutQuery(path);
+  std::string_view name = called;
   if (name.ends_with(".gz")) name.remove_suffix(3);
   return name.ends_with(".tsv") || name.ends_with(".tab") ? '\t' : ',';
 }
@@ -47,9 +49,9 @@ class TableFile {
     if (!header_.empty()) return;
     CsvRow row;
     if (!rows_->Next(&row).ValueOrThrow()) {
-      throw Error(
-          Code::kDataLoss,
-          fmt::format("'{}': empty; wanted a row of the columns' names", path));
+      throw Error(Code::kDataLoss,
+                  fmt::format("'{}': empty; wanted a row of the columns' names",
+                              WithoutQuery(path)));
     }
     header_ = std::move(row.fields);
     line_ = row.line;
@@ -77,6 +79,7 @@ class TableFile {
   int64_t number_ = 0;
 };
 
+// `path` is as messages show it.
 std::string PlaceOf(const std::string& path, int64_t line, int64_t number) {
   return fmt::format("'{}', line {}, row {}", path, line, number);
 }
@@ -91,9 +94,9 @@ class RowsOfFile : public Generator {
         Code::kDataLoss,
         fmt::format("'{}', line {}: the columns are {}; wanted those of '{}', "
                     "{}",
-                    paths[file], table_.header_line(),
+                    WithoutQuery(paths[file]), table_.header_line(),
                     Quoted(fmt::format("{}", fmt::join(table_.header(), ","))),
-                    paths[0],
+                    WithoutQuery(paths[0]),
                     Quoted(fmt::format("{}", fmt::join(header, ",")))));
   }
 
@@ -134,6 +137,7 @@ std::vector<std::string_view> ValuesOf(const Example& row) {
   return values;
 }
 
+// Likewise.
 void Infer(const std::string& path, TableFile* file, int64_t rows,
            CsvTable* table) {
   CsvRow row;
@@ -165,13 +169,15 @@ Dataset Csv(const Paths& paths, CsvOptions options) {
                 fmt::format("Csv: got {} rows to infer columns from",
                             options.infer_rows));
   }
+  Paths shown;  // in messages
+  for (const std::string& path : paths) shown.push_back(WithoutQuery(path));
   TableFile first(paths[0], options);
   const std::vector<std::string> header = first.header();
   const auto table = std::make_shared<CsvTable>(
       header, options,
-      fmt::format("'{}', line {}", paths[0], first.header_line()));
+      fmt::format("'{}', line {}", shown[0], first.header_line()));
   if (options.infer_rows > 0) {
-    Infer(paths[0], &first, options.infer_rows, table.get());
+    Infer(shown[0], &first, options.infer_rows, table.get());
   }
   Dataset rows = FilesInTurn(Describe(paths, options), paths, options.files,
                              [paths, options, header](size_t i) {
@@ -180,11 +186,11 @@ Dataset Csv(const Paths& paths, CsvOptions options) {
                              });
   if (options.order) rows = options.order(rows);
   return rows.Map(
-      [paths, table](Example& row) {
+      [shown, table](Example& row) {
         const auto place = row[kPlace].values<int64_t>();
         row = table->Read(
             ValuesOf(row),
-            PlaceOf(paths[static_cast<size_t>(place[0])], place[1], place[2]));
+            PlaceOf(shown[static_cast<size_t>(place[0])], place[1], place[2]));
       },
       std::move(options.values));
 }

@@ -52,7 +52,7 @@ struct CsvOptions {
   // The texts that stand for a missing value, blanks around them left out.
   std::vector<std::string> missing = {""};
   // The separator of values. By default a tab in files called .tsv, .tab or the
-  // same with .gz, else a comma.
+  // same with .gz, in a web address before its query, else a comma.
   std::optional<char> separator = std::nullopt;
   // The order in which files are read.
   FileOptions files = {};

@@ -33,7 +33,7 @@ class CsvTable {
   // another length.
   void Infer(CsvValues row, const std::string& place);
   // To be called after the last Infer; throws Error where the rows had no value
-  // in a column.
+  // in a column. `path` is for messages.
   void EndInfer(const std::string& path);
 
   // The example of a row. Throws Error(kDataLoss); `place` is of the row, for

@@ -9,6 +9,7 @@
 #include "io/files/crc32c.h"
 #include "io/files/file.h"
 #include "io/files/line_stream.h"
+#include "io/files/without_query.h"
 #include "io/pipeline/filter_stream.h"
 #include "io/records/files_in_turn.h"
 #include "io/records/record_manifest.h"
@@ -38,8 +39,8 @@ std::string IdentityOfFiles(const std::vector<std::string>& paths) {
     FileSystem& files = FileSystem::Default();
     const size_t size = files.Size(path).ValueOrThrow();
     const std::string begin = files.ReadPrefix(path, kTelling).ValueOrThrow();
-    text += fmt::format("{} {} {:08x}\n", path.substr(path.rfind('/') + 1),
-                        size, Crc32c(begin));
+    text +=
+        fmt::format("{} {} {:08x}\n", FileNameOf(path), size, Crc32c(begin));
   }
   return fmt::format("{:08x}", Crc32c(text));
 }

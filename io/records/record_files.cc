@@ -14,6 +14,7 @@
 #include "io/files/gzip.h"
 #include "io/files/open_files.h"
 #include "io/files/record.h"
+#include "io/files/without_query.h"
 #include "io/sources/datasets.h"
 
 namespace sluice {
@@ -132,6 +133,9 @@ Status Learn(FileSystem& files, size_t number, RecordFile* file,
   open->Saw(number, *opened);
   file->version = opened->version();
   file->size = opened->size();
+  // Behind a query it would be a part of that, and answered by anything, such
+  // as the file again; and a signature is of one file.
+  if (WithoutQuery(file->path) != file->path) return Walk(*opened, file);
   const std::string index = file->path + ".idx";
   // One byte more than a fitting one can have.
   constexpr uint64_t kLongestLine = 2 * 20 + 2;
@@ -255,8 +259,7 @@ Result<std::string> RecordFiles::Identity() const {
     const std::string_view offsets(
         reinterpret_cast<const char*>(file.offsets.data()),
         file.offsets.size() * sizeof(uint64_t));
-    *text = fmt::format("{}\n{}\n{:08x}\n",
-                        file.path.substr(file.path.rfind('/') + 1), file.size,
+    *text = fmt::format("{}\n{}\n{:08x}\n", FileNameOf(file.path), file.size,
                         Crc32c(offsets));
     return state_->AddChecksums(i, text);
   };

@@ -21,8 +21,9 @@ class RecordFiles {
  public:
   // Learns where the records are. Of a file F that says F.idx, where it is
   // there: text, a line "OFFSET SIZE" for each record's frame, in bytes, as
-  // NVIDIA DALI's tfrecord2idx writes. Else F is walked from length to length,
-  // on `threads` threads, a file each; payloads are not looked at.
+  // NVIDIA DALI's tfrecord2idx writes. Else, and where F is a web address with
+  // a query, F is walked from length to length, on `threads` threads, a file
+  // each; payloads are not looked at.
   // Errors name the file and the byte: kNotFound, kDataLoss (F.idx does not fit
   // F, so that records may be missing; a length's checksum is wrong; the file
   // ends within a record), kUnimplemented (it is compressed). Of several files'
@@ -61,9 +62,10 @@ std::string RecordIndexText(const std::vector<uint64_t>& offsets,
 
 // Which files of a folder hold a part of the data, such as "train": those named
 //   [PREFIX-]PART[.tfrecord]-NNNNN-of-MMMMM[.tfrecord]
-// sorted by NNNNN. Empty where there are none. Throws Error: kNotFound naming
-// the first shards that are missing of MMMMM and how many are there,
-// kInvalidArgument where two sets of shards have that name.
+// sorted by NNNNN; hidden ones, which begin with a dot, are none of them. Empty
+// where there are none. Throws Error: kNotFound naming the first shards that
+// are missing of MMMMM and how many are there, kInvalidArgument where two sets
+// of shards have that name.
 std::vector<std::string> FindShards(const std::string& folder,
                                     std::string_view part,
                                     FileSystem& files = FileSystem::Default());

@@ -95,6 +95,9 @@ NamedSet ReadSet(const ListedFolder& folder, std::string_view part,
   NamedSet set;
   auto& [any, shards] = set;
   for (const std::string& name : folder.names) {
+    // Hidden, as are the files beside others that macOS keeps its own notes in:
+    // "._tiny-train-00000-of-00008".
+    if (name.starts_with('.')) continue;
     const auto shard = parse(name, part);
     if (!shard) continue;
     if (!any) any = shard;

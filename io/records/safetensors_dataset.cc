@@ -9,6 +9,7 @@
 
 #include "io/checkpoints/safetensors_header.h"
 #include "io/files/file.h"
+#include "io/files/without_query.h"
 #include "io/records/files_in_turn.h"
 #include "io/sources/datasets.h"
 
@@ -18,7 +19,7 @@ namespace {
 class RowReader {
  public:
   RowReader(const std::string& path, const std::vector<std::string>& names)
-      : path_(path),
+      : path_(WithoutQuery(path)),
         file_(FileSystem::Default().OpenRead(path).ValueOrThrow()) {
     SafetensorsHeader header =
         WithPath(ReadHeader(*file_, &data_begin_), path).ValueOrThrow().header;
@@ -97,7 +98,7 @@ class RowReader {
                                              path_, info.name, row, what));
   }
 
-  const std::string path_;
+  const std::string path_;  // for messages
   const std::unique_ptr<ReadableFile> file_;
   uint64_t data_begin_ = 0;
   std::vector<TensorInfo> tensors_;

@@ -10,6 +10,7 @@
 #include "engine/text/json_object.h"
 #include "io/files/crc32c.h"
 #include "io/files/open_files.h"
+#include "io/files/without_query.h"
 #include "io/records/tar.h"
 #include "io/records/tar_samples.h"
 
@@ -182,9 +183,8 @@ Result<std::string> TarFiles::Identity() const {
         extents += fmt::format("{} {}\n", offset, size);
       }
     }
-    *text = fmt::format("{}\n{}\n{:08x}\n",
-                        shard.path.substr(shard.path.rfind('/') + 1),
-                        shard.size, Crc32c(extents));
+    *text = fmt::format("{}\n{}\n{:08x}\n", FileNameOf(shard.path), shard.size,
+                        Crc32c(extents));
     return state_->AddContents(shard, text);
   };
   SLUICE_ASSIGN_OR_RETURN(

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "io/files/open_files.h"
+#include "io/files/without_query.h"
 #include "io/records/tar.h"
 
 namespace sluice {
@@ -58,7 +59,7 @@ class Samples {
                  fmt::format("'{}' is a link; pack with tar --hard-dereference "
                              "--dereference",
                              Escaped(member.name)))
-          .WithContext(fmt::format("'{}'", shard_->path));
+          .WithContext(fmt::format("'{}'", WithoutQuery(shard_->path)));
     }
     if (picture) {
       TakePicture(member);
@@ -183,7 +184,7 @@ std::string_view TarKeyOf(std::string_view picture) {
 }
 
 std::string PlaceOfTarSample(const std::string& path, std::string_view key) {
-  return fmt::format("'{}', sample '{}'", path, Escaped(key));
+  return fmt::format("'{}', sample '{}'", WithoutQuery(path), Escaped(key));
 }
 
 Status LearnTarSamples(FileSystem& files, TarLabels labels, size_t number,

@@ -4,15 +4,12 @@
 
 #include <utility>
 
+#include "io/files/without_query.h"
 #include "io/remote/http/url.h"
 #include "io/remote/objects/object_file.h"
 
 namespace sluice::remote {
 namespace {
-
-std::string WithoutQuery(const std::string& path) {
-  return path.substr(0, path.find_first_of("?#"));
-}
 
 Status ReadOnly(std::string_view verb, const std::string& path) {
   return Unavailable(

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/allocate.h"
+#include "io/files/without_query.h"
 
 namespace sluice {
 namespace {
@@ -17,13 +18,13 @@ Status CheckRecords(const std::string& bytes, const std::string& path) {
     return DataLoss(
         fmt::format("'{}': {} bytes are no whole number of CIFAR-10 records "
                     "of {} bytes",
-                    path, size, kRecord));
+                    WithoutQuery(path), size, kRecord));
   }
   for (int64_t i = 0; i < size / kRecord; ++i) {
     const int label = static_cast<uint8_t>(bytes[i * kRecord]);
     if (label >= kCifarClasses) {
       return OutOfRange(fmt::format("'{}': label {} of image {} is not in 0..9",
-                                    path, label, i));
+                                    WithoutQuery(path), label, i));
     }
   }
   return {};

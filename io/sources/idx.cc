@@ -9,6 +9,7 @@
 
 #include "engine/allocate.h"
 #include "io/files/gzip.h"
+#include "io/files/without_query.h"
 
 namespace sluice {
 namespace {
@@ -124,7 +125,7 @@ Result<Tensor> Parse(std::string_view bytes) {
 Result<Tensor> ParseIdx(std::string_view bytes, const std::string& path) {
   auto tensor = Parse(bytes);
   if (tensor.ok()) return tensor;
-  return tensor.status().WithContext(fmt::format("'{}'", path));
+  return tensor.status().WithContext(fmt::format("'{}'", WithoutQuery(path)));
 }
 
 Result<Tensor> ReadIdx(const std::string& path, FileSystem& files) {

@@ -16,6 +16,7 @@
 #include "engine/status.h"
 #include "io/files/csv.h"
 #include "io/files/file.h"
+#include "io/files/without_query.h"
 #include "io/images/image.h"
 
 namespace sluice {
@@ -53,8 +54,9 @@ std::optional<int64_t> WholeNumber(std::string_view field) {
 // One file, while it is read.
 class Table {
  public:
-  Table(std::string path, const std::vector<CsvRow>& rows, bool may_be_names)
-      : path_(std::move(path)),
+  Table(const std::string& path, const std::vector<CsvRow>& rows,
+        bool may_be_names)
+      : path_(WithoutQuery(path)),
         folder_(ParentDirectory(path_)),
         rows_(rows),
         may_be_names_(may_be_names) {

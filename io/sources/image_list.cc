@@ -13,6 +13,7 @@
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
 #include "io/files/schemes.h"
+#include "io/files/without_query.h"
 #include "io/images/image.h"
 #include "io/sources/datasets.h"
 #include "io/sources/image_folder.h"
@@ -130,7 +131,9 @@ ImageList ListImages(const std::string& directory,
   ImageList list = none ? ListClasses(directory, class_names, but)
                         : ReadImageLabels(table, *labels, class_names,
                                           /*may_be_names=*/false);
-  list.directory = directory;
+  // What the paths begin with: those of labels.csv are from its folder on,
+  // which has no slash at its end.
+  list.directory = none ? directory : ParentDirectory(table);
   if (list.paths.empty()) {
     throw Error(Code::kNotFound,
                 fmt::format("no images in '{}': wanted one sub-folder per "
@@ -143,8 +146,9 @@ ImageList ListImages(const std::string& directory,
 
 bool IsImageTable(const std::string& path) {
   constexpr std::string_view kEnd = ".csv";
-  if (path.size() < kEnd.size()) return false;
-  return strcasecmp(path.c_str() + path.size() - kEnd.size(), kEnd.data()) ==
+  const std::string name = WithoutQuery(path);
+  if (name.size() < kEnd.size()) return false;
+  return strcasecmp(name.c_str() + name.size() - kEnd.size(), kEnd.data()) ==
              0 &&
          !IsFolder(path).ValueOrThrow();
 }
@@ -154,11 +158,11 @@ ImageList ListImagesOfTable(const std::string& path,
   const std::string text = FileSystem::Default().Read(path).ValueOrThrow();
   ImageList list =
       ReadImageLabels(path, text, class_names, /*may_be_names=*/true);
-  list.directory = ParentDirectory(path);
+  list.directory = ParentDirectory(WithoutQuery(path));
   if (list.paths.empty()) {
-    throw Error(
-        Code::kNotFound,
-        fmt::format("no images in '{}': wanted lines FILE,LABEL", path));
+    throw Error(Code::kNotFound,
+                fmt::format("no images in '{}': wanted lines FILE,LABEL",
+                            WithoutQuery(path)));
   }
   return list;
 }

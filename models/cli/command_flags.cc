@@ -207,14 +207,12 @@ class Commands {
                     "Variables to leave as they are, such as 'conv*,layer1/*'; "
                     "batch normalisation with frozen running statistics "
                     "normalises by these");
-    CLI::Option* plateau =
-        sub->add_option("--plateau", line_.optimizing.plateau,
-                        "Lower the learning rate after more than this many "
-                        "evaluations without a better one")
-            ->check(Between(0, kLargest));
+    sub->add_option("--plateau", line_.optimizing.plateau,
+                    "Lower the learning rate after more than this many "
+                    "evaluations without a better one")
+        ->check(Between(0, kLargest));
     sub->add_option("--plateau-factor", line_.optimizing.plateau_factor,
                     "What --plateau multiplies the rate by")
-        ->needs(plateau)
         ->check(Parses("FACTOR",
                        [](const std::string& text) {
                          ReduceOnPlateau(
@@ -309,7 +307,6 @@ class Commands {
     sub->add_flag("--follow", line_.follow,
                   "Measure each checkpoint that a training saves meanwhile, "
                   "until it has ended")
-        ->needs("--log-dir")
         ->excludes("--checkpoint")
         ->excludes("--weights")
         ->excludes(report);

@@ -28,12 +28,16 @@ std::string OneLine(std::string text) {
   return text;
 }
 
+bool IsGiven(const std::string& name, const CommandFlags& flags) {
+  const auto found = flags.values.find(name);
+  return found != flags.values.end() && found->second.has_value();
+}
+
 // Whether a switch is on: not where it is given as --name=false.
 bool IsSet(const std::string& name, const CommandFlags& flags) {
-  const auto found = flags.values.find(name);
   bool on = false;
-  return found != flags.values.end() && found->second &&
-         CLI::detail::lexical_cast(*found->second, on) && on;
+  return IsGiven(name, flags) &&
+         CLI::detail::lexical_cast(*flags.values.at(name), on) && on;
 }
 
 class Reader {
@@ -55,7 +59,8 @@ class Reader {
       return Usage(empty + " has no value");
     }
     try {
-      std::vector<std::string> reversed = WithEmptyValues(arguments);
+      std::vector<std::string> reversed =
+          WithBracketsInPaths(app_, WithEmptyValues(arguments));
       std::reverse(reversed.begin(), reversed.end());
       app_.parse(std::move(reversed));  // CLI11 takes the last one first
       return std::nullopt;
@@ -86,6 +91,7 @@ class Reader {
       values = FromConfig(given_.config, flags, spec_, &recorded_);
     }
     for (const auto& [name, value] : values) flags.Give(name, value);
+    flags.tries = IsSet("fast-dev-run", flags) || IsGiven("find-rate", flags);
     if (const std::string model = flags.values["from"].value_or("");
         !model.empty()) {
       values.merge(FromExport(model, flags, spec_, &line_.notes));
@@ -164,14 +170,14 @@ class Reader {
     if (line_.command == CommandLine::Command::kPredict) {
       line_.run.bad_examples = std::make_shared<BadExamples>(INT64_MAX);
     }
+    if (const std::string lacking = Lacking(); !lacking.empty()) {
+      return {{}, Usage(lacking)};
+    }
     if (OfTrained() && line_.training.log_dir.empty() &&
         line_.training.weights.empty() && line_.exported.empty()) {
       return {{},
               Usage("no trained model: give --log-dir, the folder it was "
                     "trained in, or --weights FILE")};
-    }
-    if (!line_.training.reset.empty() && line_.training.weights.empty()) {
-      return {{}, Usage("--reset needs --weights")};
     }
     if (const std::string wrong =
             WrongRateFlags(spec_, Sources(), &line_.optimizing);
@@ -190,6 +196,22 @@ class Reader {
   }
 
  private:
+  // Which flag is set without one that it needs; empty: none. Not CLI11's
+  // needs(), which looks at what was given before --config and the record of a
+  // training have been read.
+  std::string Lacking() const {
+    if (line_.follow && line_.training.log_dir.empty()) {
+      return "--follow needs --log-dir";
+    }
+    if (!line_.training.reset.empty() && line_.training.weights.empty()) {
+      return "--reset needs --weights";
+    }
+    if (IsGiven("plateau-factor", Flags()) && !line_.optimizing.plateau) {
+      return "--plateau-factor needs --plateau";
+    }
+    return {};
+  }
+
   int Usage(const std::string& message) {
     console::NoteError(fmt::format("{}: {}; {} --help says more", spec_.name,
                                    message, spec_.name));

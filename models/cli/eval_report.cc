@@ -4,6 +4,7 @@
 
 #include "engine/text/thousands.h"
 #include "io/files/file.h"
+#include "io/files/without_query.h"
 #include "io/images/png.h"
 #include "models/cli/console.h"
 #include "models/cli/progress.h"
@@ -75,8 +76,9 @@ void EvalReport::Write(const Evaluation& evaluation) const {
       {"data", DatasetName(spec_, line_.run)},
       {"evaluated on", fmt::format("{} data, {} examples", evaluation.set,
                                    WithThousands(evaluation.examples))},
-      {"variables", evaluation.checkpoint.empty() ? line_.training.weights
-                                                  : evaluation.checkpoint}};
+      {"variables", evaluation.checkpoint.empty()
+                        ? WithoutQuery(line_.training.weights)
+                        : evaluation.checkpoint}};
   if (!evaluation.checkpoint.empty()) {
     page.facts.emplace_back("steps trained", WithThousands(evaluation.step));
   }

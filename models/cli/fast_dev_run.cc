@@ -23,6 +23,7 @@
 #include "models/train/export.h"
 #include "models/train/hooks/hooks.h"
 #include "models/train/run/first_batches.h"
+#include "models/train/run/training_length.h"
 #include "models/train/trainer.h"
 
 namespace sluice {
@@ -92,14 +93,12 @@ bool Agree(const Tensor& a, const Tensor& b, Precision precision) {
 class DevRun {
  public:
   DevRun(const TrainerSpec& spec, const RunContext& run,
-         const TrainingOptions& options, int64_t steps,
+         const TrainingOptions& options,
          std::function<void(Trainer&)> add_hooks)
       : spec_(FirstBatches(spec, 1)),
         run_(run),
         options_(options),
-        steps_(steps),
         add_hooks_(std::move(add_hooks)) {
-    run_.steps = steps_ + 1;
     options_.log_dir = folder_ / "log";
     options_.restart = false;
     options_.checkpoint = {};
@@ -118,6 +117,7 @@ class DevRun {
   DevRun& operator=(const DevRun&) = delete;
 
   void Run() {
+    Within(TrainingStage(), [this] { Settle(); });
     for (const Stage& stage : Stages()) {
       if (stage.of_exports && !has_exports_) {
         Note("the model has no exports to predict or to export");
@@ -138,10 +138,12 @@ class DevRun {
     bool of_exports;
     std::function<void()> run;
   };
+  std::string TrainingStage() const {
+    return fmt::format("{} training steps", steps_);
+  }
   std::vector<Stage> Stages() {
     return {
-        {fmt::format("{} training steps", steps_), false,
-         [this] { TrainTo(steps_); }},
+        {TrainingStage(), false, [this] { TrainTo(steps_); }},
         {"resuming for one more step", false,
          [this] {
            // Checkpoints come before weights from now on. Whose path they have
@@ -164,16 +166,32 @@ class DevRun {
     console::Note("fast dev run: " + line);
   }
 
+  static void Within(const std::string& stage,
+                     const std::function<void()>& fn) {
+    try {
+      fn();
+    } catch (...) {
+      throw Error(CaughtStatus().WithContext("fast dev run: " + stage));
+    }
+  }
+
   static void RunStage(const Stage& stage) {
     const auto begin = std::chrono::steady_clock::now();
-    try {
-      stage.run();
-    } catch (...) {
-      throw Error(CaughtStatus().WithContext("fast dev run: " + stage.name));
-    }
+    Within(stage.name, stage.run);
     const std::chrono::duration<double> took =
         std::chrono::steady_clock::now() - begin;
     Note(fmt::format("{}: {:.1f} s", stage.name, took.count()));
+  }
+
+  // A few steps are a number that is known: what needs the length of the whole
+  // training would get through with them alone.
+  void Settle() {
+    RunContext asked = run_;
+    asked.mode = Mode::kTrain;
+    ReckonLength(spec_, spec_.input(asked), /*steps_at_once=*/1, &asked);
+    // So many that the variables change.
+    steps_ = 2 * OptimizerFor(spec_, asked, options_).accumulates();
+    run_.steps = steps_ + 1;
   }
 
   void TrainTo(int64_t step) {
@@ -215,7 +233,7 @@ class DevRun {
   TrainerSpec spec_;
   RunContext run_;
   TrainingOptions options_;
-  int64_t steps_;
+  int64_t steps_ = 2;  // of two updates
   std::function<void(Trainer&)> add_hooks_;
   bool has_exports_ = false;
   Example batch_, predicted_;  // of the saved model
@@ -224,9 +242,9 @@ class DevRun {
 }  // namespace
 
 void FastDevRun(const TrainerSpec& spec, const RunContext& run,
-                const TrainingOptions& options, int64_t steps,
+                const TrainingOptions& options,
                 const std::function<void(Trainer&)>& add_hooks) {
-  DevRun(spec, run, options, steps, add_hooks).Run();
+  DevRun(spec, run, options, add_hooks).Run();
 }
 
 }  // namespace sluice

@@ -3,7 +3,6 @@
 #ifndef SLUICE_MODELS_CLI_FAST_DEV_RUN_H_
 #define SLUICE_MODELS_CLI_FAST_DEV_RUN_H_
 
-#include <cstdint>
 #include <functional>
 
 #include "engine/visibility.h"
@@ -13,15 +12,17 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// Trains `steps` steps and saves them, resumes for one more, and evaluates the
-// saved model on one batch; then, of a model that has exports, predicts for one
-// batch, exports the model, loads it and compares its predictions. Notes each
+// Trains the steps of two updates and saves them, resumes for one more step,
+// and evaluates the saved model on one batch; then, of a model that has
+// exports, predicts for one batch, exports the model, loads it and compares its
+// predictions. The length and the optimizer of the training as `run` has it are
+// asked for first, so that what refuses these does so here, too. Notes each
 // stage and its time. Uses a new folder below the system's temporary one, which
 // is gone on return, in place of options.log_dir, and no other checkpoint.
 // options.stop ends it early, which is noted. `add_hooks`, unless null, gets
 // each of the two trainings. Throws Error that says in which stage.
 void FastDevRun(const TrainerSpec& spec, const RunContext& run,
-                const TrainingOptions& options, int64_t steps = 2,
+                const TrainingOptions& options,
                 const std::function<void(Trainer&)>& add_hooks = nullptr);
 
 }  // namespace sluice

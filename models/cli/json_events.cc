@@ -40,8 +40,8 @@ double ProcessSeconds() {
 
 void JsonEvents::Begin(TrainingRun& run) {
   throughput_.Start(run);
-  Json total_steps;  // null where it is not known
-  if (run.knows_total_steps()) total_steps = run.total_steps();
+  Json total_steps;  // null where it is not known, or there is no end
+  if (run.has_last_step()) total_steps = run.total_steps();
   const size_t input_bytes = run.context().input_bytes;
   Json event = {{"event", "start"},
                 {"step", run.step()},

@@ -30,7 +30,8 @@ namespace {
 // What the first signal does, for whom it is sent by.
 const char* OnSignal(const CommandLine& line, const Job& job) {
   if (!job.leads()) return nullptr;  // rank 0 says it
-  if (line.command != CommandLine::Command::kTrain) return "ending";
+  const bool tries = line.fast_dev_run || line.find_rate;
+  if (line.command != CommandLine::Command::kTrain || tries) return "ending";
   return line.training.log_dir.empty()
              ? "ending after this step; there is no --log-dir to save in"
              : "saving after this step; once more ends at once, without saving";
@@ -149,6 +150,7 @@ void SettleWithJob(CommandLine* line, Job* job) {
 int TrainInJob(const TrainerSpec& spec, CommandLine line, const Job& job) {
   line.training.session.collective = job.workers;
   line.training.servers = job.servers;
+  line.training.most_workers = job.most;
   line.nodes = [&job] { return job.nodes(); };
   line.record.job = dist::JobName();
   // Of an elastic job any process may lead later on.

@@ -144,7 +144,7 @@ std::string Progress::Line(TrainingRun& run) {
   if (now.examples_per_second > 0) rates_ = now;
   // The last step may go beyond the last epoch's end.
   const double epochs = run.context().epochs;
-  const bool steps_known = run.knows_total_steps();
+  const bool steps_known = run.has_last_step();
   std::string line =
       steps_known
           ? fmt::format("epoch {:.2f}/{:g}, step {}/{}",

@@ -342,10 +342,10 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
                             record->program, spec.name));
   }
   const auto of_other_data = OfOtherData(record->flags, flags, spec);
-  const bool begun = HasCheckpoint(log_dir);
+  const bool goes_on = !flags.tries && HasCheckpoint(log_dir);
   for (const auto& [name, value] : record->flags) {
     if (!IsRecorded(name, spec, flags.train)) continue;
-    if (begun && (name == kWeights || name == kReset)) continue;
+    if (goes_on && (name == kWeights || name == kReset)) continue;
     if (MayAdd(flags, name)) {
       if (!of_other_data.contains(name)) values[name] = value;
     } else if (Differs(name, flags, record->flags, spec)) {
@@ -391,8 +391,13 @@ bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
 FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec) {
   for (auto& [name, value] : flags) {
     std::error_code none;
+    const Flag* own = Find(spec, name);
+    // Such as a folder that the training is going to make. Data that are not
+    // there may be a program's own words.
+    const bool may_come = own != nullptr && own->kind == Flag::Kind::kPath &&
+                          !value.empty() && SchemeOf(value).empty();
     if (IsPathOf(name, value, spec) &&
-        (std::filesystem::exists(value, none) || OfFiles(value))) {
+        (may_come || std::filesystem::exists(value, none) || OfFiles(value))) {
       value = std::filesystem::absolute(value, none);
     }
   }

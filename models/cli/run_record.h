@@ -81,6 +81,9 @@ void AwaitTraining(const std::string& log_dir);
 struct CommandFlags {
   bool train = false;    // the command trains
   bool trained = false;  // the command is on a trained model
+  // The command trains for a trial, which begins where the training had begun
+  // and saves nothing in its folder.
+  bool tries = false;
   // As given; nullopt: not given.
   std::map<std::string, std::optional<std::string>> values;
   std::multimap<std::string, std::string> excludes;
@@ -102,8 +105,10 @@ FlagValues FromConfig(const std::string& path, const CommandFlags& flags,
 
 // Values for flags that were not given, from the record in the folder of a
 // training, if there is one: flags of the model and the data and, to go on
-// training, those that say how. Adds a note for each flag given with another
-// value. Throws Error, also if the folder is another program's.
+// training, those that say how, but for the weights that it began with where
+// there is a checkpoint to go on from, unless the command tries. Adds a note
+// for each flag given with another value. Throws Error, also if the folder is
+// another program's.
 FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
                       const TrainerSpec& spec, std::vector<std::string>* notes);
 

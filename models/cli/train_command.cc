@@ -142,10 +142,8 @@ RateCurve Given(RateCurve curve, double scale) {
 int SearchRate(const TrainerSpec& spec, const CommandLine& line) {
   const std::string& path = *line.find_rate;
   CheckPage("--find-rate", path);
-  const RateCurve curve =
-      Given(FindRate(spec, line.run, line.training,
-                     {.batches = line.optimizing.accumulate}),
-            line.optimizing.rate_scale);
+  const RateCurve curve = Given(FindRate(spec, line.run, line.training),
+                                line.optimizing.rate_scale);
   if (InterruptSignal() != 0) return 128 + InterruptSignal();
   if (line.json) {
     Json result = {{"event", "find_rate"},
@@ -190,9 +188,7 @@ void AddJudges(const CommandLine& line, Trainer& trainer) {
 }
 
 int Rehearse(const TrainerSpec& spec, const CommandLine& line) {
-  // So many that the variables change.
-  const int64_t steps = 2 * line.optimizing.accumulate;
-  FastDevRun(spec, line.run, line.training, steps,
+  FastDevRun(spec, line.run, line.training,
              [&](Trainer& trainer) { AddJudges(line, trainer); });
   if (InterruptSignal() != 0) return 128 + InterruptSignal();
   if (line.json) {

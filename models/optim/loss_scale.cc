@@ -46,7 +46,10 @@ Output LossScale::Seed(const Output& loss) const {
 Output LossScale::Unscale(std::vector<GradientAndVariable>& pairs) const {
   Graph& graph = scale_.graph();
   NameScope names(graph, "unscale");
-  // What Reciprocal yields is float32, and so the product is (HalfRule).
+  // What Reciprocal yields is float32, and where the rest is float16 so is a
+  // product with one such number (passes::MixPrecision), even if a hook puts it
+  // through products of its own: gradients may be too small for half without
+  // the scale.
   const Output inverse = Reciprocal(scale_);
   std::map<std::pair<std::string, DType>, std::vector<Output>> groups;
   bool parts = false;

@@ -67,6 +67,8 @@ void Trainer::Keep(TrainingRun& run, const TrainingResult& result) {
   seconds_before_ += run.training_seconds();
   if (run.workers().elastic()) {
     run.RenewSnapshot();
+    const std::vector<Hook*> hooks = AddedHooks();
+    KeepStates({hooks.begin(), hooks.end()}, run);
   } else if (!options_.log_dir.empty() || run.snapshot() == nullptr) {
     return;
   }

@@ -1,11 +1,15 @@
 #include "models/train/export.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <memory>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "engine/note.h"
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
 #include "graph/text/text.h"
@@ -29,6 +33,23 @@ const FileNames& NextNames() {
 
 std::string ManifestPath(const std::string& directory) {
   return JoinPath(directory, "model.json");
+}
+
+// Keeps out others who would write a model into the folder, of whose files each
+// would then be of one of the two.
+std::unique_ptr<FileLock> LockForExport(const std::string& directory) {
+  auto lock = FileSystem::Default().Lock(
+      JoinPath(directory, kExportLock), fmt::format("process {}", getpid()),
+      [](std::string_view line) { Note(line); });
+  if (lock.status().code() == Code::kFailedPrecondition) {
+    throw Error(Code::kFailedPrecondition,
+                fmt::format("'{}' is being written by another export ({}); "
+                            "wait for its end or choose another folder",
+                            directory, lock.status().message()));
+  }
+  std::unique_ptr<FileLock> held = std::move(lock).ValueOrThrow();
+  if (!held->warning().empty()) Note(held->warning());
+  return held;
 }
 
 // The part of a graph that `outputs` need.
@@ -177,7 +198,8 @@ void ExportModel(const Inference& inference, const ExportInfo& info,
       ReadVariables(inference.session(), variables);
   FileSystem& files = FileSystem::Default();
   ThrowIfError(files.MakeDirectories(directory));
-  const auto write_as = [&](const FileNames& names, Json described) {
+  const auto lock = LockForExport(directory);
+  const auto write_as = [&](const FileNames& names, const Json& described) {
     ThrowIfError(files.WriteAtomically(JoinPath(directory, names.graph), text));
     ThrowIfError(WriteSafetensors(JoinPath(directory, names.weights), values));
     ThrowIfError(files.WriteAtomically(ManifestPath(directory),
@@ -190,9 +212,9 @@ void ExportModel(const Inference& inference, const ExportInfo& info,
     Json described = manifest;
     described["graph"] = next.graph;
     described["weights"] = next.weights;
-    write_as(next, std::move(described));
+    write_as(next, described);
   }
-  write_as({}, std::move(manifest));
+  write_as({}, manifest);
   for (const std::string& name : {next.graph, next.weights}) {
     const std::string path = JoinPath(directory, name);
     if (files.Exists(path).ValueOrThrow()) ThrowIfError(files.Remove(path));

@@ -12,6 +12,7 @@
 //                         "outputs": {NAME: {"tensor": "probabilities", ...}},
 //                         "graph": FILE, "weights": FILE
 //                           where these are called otherwise}
+//   export.lock          held by who writes there (kExportLock)
 #ifndef SLUICE_MODELS_TRAIN_EXPORT_H_
 #define SLUICE_MODELS_TRAIN_EXPORT_H_
 
@@ -36,9 +37,13 @@ struct ExportInfo {
   std::map<std::string, std::string> flags = {};
 };
 
+// The lock in the folder, held while somebody writes there. Its file stays.
+inline constexpr char kExportLock[] = "export.lock";
+
 // Creates the folder; each file is written atomically, model.json last. Where
 // the folder has a model already, it, or this one, is there at any instant,
-// also after an error; that writes the files twice. Throws Error.
+// also after an error; that writes the files twice. Throws Error:
+// kFailedPrecondition while somebody else exports into the folder.
 void ExportModel(const Inference& inference, const ExportInfo& info,
                  const std::string& directory);
 

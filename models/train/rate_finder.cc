@@ -93,11 +93,18 @@ std::optional<double> Steepest(const RateCurve& curve) {
   return rate;
 }
 
-TrainerSpec WithRate(const TrainerSpec& spec, const LearningRate& rate) {
+// With fewer than make an update, most steps would change nothing but the rate.
+int64_t BatchesOf(const RateSweep& sweep, int64_t accumulates) {
+  return std::max(sweep.batches, accumulates);
+}
+
+TrainerSpec Sweeping(const TrainerSpec& spec, const RateSweep& sweep) {
   TrainerSpec out = spec;
-  out.optimizer = [optimizer = spec.optimizer, rate](const RunContext& run) {
-    return (optimizer ? optimizer(run) : optimizers::Adam())
-        .WithLearningRate(rate);
+  out.optimizer = [given = spec.optimizer, sweep](const RunContext& run) {
+    const Optimizer optimizer = given ? given(run) : optimizers::Adam();
+    RateSweep whole = sweep;
+    whole.batches = BatchesOf(sweep, optimizer.accumulates());
+    return optimizer.WithLearningRate(Exponential(whole));
   };
   return out;
 }
@@ -111,24 +118,25 @@ RateCurve FindRate(const TrainerSpec& spec, const RunContext& run,
   context.mode = Mode::kTrain;
   TrainingOptions unsaved = options;
   unsaved.log_dir.clear();
-  const TrainerSpec sweeping = WithRate(spec, Exponential(sweep));
+  const TrainerSpec sweeping = Sweeping(spec, sweep);
   TrainingRun training(sweeping, context, unsaved);
   if (!options.weights.empty()) training.LoadWeights();
 
   RateCurve curve;
   Smoothed smoothed;
   double least = std::numeric_limits<double>::infinity();
+  const int64_t batches = BatchesOf(sweep, training.accumulates());
   // The mean loss of a step's batches; nullopt when it is to end.
   const auto train = [&]() -> std::optional<double> {
     double sum = 0;
-    for (int64_t i = 0; i < sweep.batches; ++i) {
+    for (int64_t i = 0; i < batches; ++i) {
       if (!options.StopReason().empty()) return std::nullopt;
       while (!training.Step(/*measure=*/false)) {
         if (!training.between_epochs()) return std::nullopt;
       }
       sum += training.loss();
     }
-    return sum / static_cast<double>(sweep.batches);
+    return sum / static_cast<double>(batches);
   };
   for (int64_t step = 0; step < sweep.steps && !curve.diverged; ++step) {
     const std::optional<double> loss = train();

@@ -20,8 +20,8 @@ struct RateSweep {
   double least = 1e-7;
   double most = 10;
   int64_t steps = 100;
-  // Batches in a step, as many as the optimizer accumulates: the rate is one
-  // for all of them, and the loss is their mean.
+  // Batches in a step, or as many as the optimizer accumulates where these are
+  // more: the rate is one for all of them, and the loss is their mean.
   int64_t batches = 1;
 };
 

@@ -4,13 +4,25 @@
 
 #include <chrono>
 
+#include "models/train/hooks/hooks.h"
 #include "models/train/run/evaluation_times.h"
 
 namespace sluice {
 
+void NoteLeftOver(const TrainingRun& run, std::string_view when,
+                  int64_t steps) {
+  const int64_t batches = run.accumulates();
+  if (steps % batches == 0) return;
+  run.options().Note(
+      fmt::format("the last {} of {} batches {} in no update, which are by {} "
+                  "batches each (--accumulate)",
+                  steps % batches, steps, when, batches));
+}
+
 void StepLoop::Run() {
   run_.BeginRounds(era_);
-  for (Hook* hook : hooks_) hook->Begin(run_);
+  TellHooks([&](Hook& hook) { hook.Begin(run_); });
+  CheckUpdated();
   // A resumed one begins with the evaluation that it was stopped before.
   if (!run_.done()) EvaluateWhenDue();
   for (Agreement::Decision next = Decide(); next.stop.empty() && !run_.done();
@@ -20,6 +32,12 @@ void StepLoop::Run() {
     EvaluateWhenDue();
   }
   End();
+}
+
+// A snapshot that they make has their states once all of them have been told.
+void StepLoop::TellHooks(const std::function<void(Hook&)>& tell) {
+  for (Hook* hook : hooks_) tell(*hook);
+  KeepStates({hooks_.begin(), hooks_.end()}, run_);
 }
 
 // Whether to end now, and whether to measure the next step.
@@ -69,22 +87,42 @@ bool StepLoop::MeetNow() {
 
 void StepLoop::AtMeeting() {
   run_.MarkTogether();
-  for (Hook* hook : hooks_) hook->AtMeeting(run_);
+  TellHooks([&](Hook& hook) { hook.AtMeeting(run_); });
 }
 
-// False where the input has ended before the training.
+// False where the input has ended before the training. Where epochs end with
+// it, it may be the end of any.
 bool StepLoop::Step(bool measure) {
   if (!run_.Step(measure)) {
-    if (!run_.knows_total_steps()) return true;  // an epoch has ended with it
+    const bool of_epoch = !run_.knows_total_steps();
+    CheckUpdated();
+    if (!of_epoch || run_.done()) NoteLeftOver(run_, "are", run_.step());
+    if (of_epoch) return true;
     run_.Stop(fmt::format("the input ended after {} steps", run_.step()));
     return false;
   }
-  for (Hook* hook : hooks_) hook->AfterStep(run_);
+  TellHooks([&](Hook& hook) { hook.AfterStep(run_); });
   if (measure && cache_trouble_.empty()) {
     cache_trouble_ = run_.input().CacheTrouble();
     if (!cache_trouble_.empty()) run_.options().Note(cache_trouble_);
   }
   return true;
+}
+
+// Where only the input's end tells how many steps there are, so few as make no
+// update are found out there, by all workers after the same step. What was
+// collected is saved as after any error: with more epochs such a training goes
+// on, with as many it is refused again.
+void StepLoop::CheckUpdated() {
+  const int64_t steps = run_.step(), batches = run_.accumulates();
+  if (run_.knows_total_steps() || !run_.done()) return;
+  if (steps == 0 || steps >= batches) return;
+  // With backup workers some are a step behind, and need the others until then.
+  if (run_.apart()) run_.workers().Barrier("ended");
+  throw Error(Code::kInvalidArgument,
+              fmt::format("{} batches make an update (--accumulate), and the "
+                          "input has ended after {}: nothing was trained",
+                          batches, steps));
 }
 
 void StepLoop::Evaluate(bool due) {
@@ -94,7 +132,8 @@ void StepLoop::Evaluate(bool due) {
   const int64_t before = run_.evaluations().value_or(0);
   if (due) CountEvaluations(run_);
   try {
-    for (Hook* hook : hooks_) hook->AfterEvaluation(run_, *result_.evaluation);
+    TellHooks(
+        [&](Hook& hook) { hook.AfterEvaluation(run_, *result_.evaluation); });
   } catch (...) {
     run_.set_evaluations(before);  // whoever goes on makes it again
     throw;

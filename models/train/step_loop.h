@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,11 @@
 #include "models/train/workers/workers.h"
 
 namespace sluice {
+
+// Tells the reporter how many of so many `steps` "will be" or "are" in no
+// update, of which each takes the gradients of several
+// (TrainingRun::accumulates); nothing where none is left over.
+void NoteLeftOver(const TrainingRun& run, std::string_view when, int64_t steps);
 
 // The step loop of one worker; the other workers have theirs, and each waits
 // for the others.
@@ -34,16 +40,20 @@ class StepLoop {
         agreement_(run.workers(), run.options().stop),
         meetings_(run.workers(), run.options().servers, era) {}
 
-  // Runs steps to the training's end. Throws Error.
+  // Runs steps to the training's end. Throws Error: kInvalidArgument where all
+  // epochs have ended with the input, and were of fewer steps than an update
+  // takes.
   void Run();
 
  private:
+  void TellHooks(const std::function<void(Hook&)>& tell);
   Agreement::Decision Decide();
   Agreement::Decision DecideTogether(bool measure);
   Agreement::Decision DecideApart(bool measure);
   bool MeetNow();
   void AtMeeting();
   bool Step(bool measure);
+  void CheckUpdated();
   void Evaluate(bool due);
   void EvaluateWhenDue();
   void End();

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "io/files/without_query.h"
 #include "models/train/export.h"
 #include "models/train/trainer.h"
 
@@ -63,7 +64,7 @@ Trainer::TrainedModel Trainer::Trained(Mode mode,
     options_.Note(fmt::format("using {}, {}", model.checkpoint, chosen->why));
   } else {
     model.inference->LoadWeights(options_.weights);
-    options_.Note("using " + options_.weights);
+    options_.Note("using " + WithoutQuery(options_.weights));
   }
   return model;
 }

@@ -12,6 +12,7 @@
 #include "graph/session/cluster.h"
 #include "graph/text/text.h"
 #include "io/files/path_kind.h"
+#include "io/files/without_query.h"
 #include "io/remote/register.h"
 #include "models/train/hooks/hooks.h"
 #include "models/train/hooks/save_checkpoints.h"
@@ -54,15 +55,10 @@ CheckpointManager OpenManagerInTime(const TrainingOptions& options) {
   }
 }
 
-// Updates are by so many batches each: what is left over.
-void NoteLeftOver(const TrainingRun& run) {
-  if (!run.knows_total_steps() || run.done()) return;
-  const int64_t batches = run.accumulates(), total = run.total_steps();
-  if (total % batches == 0) return;
-  run.options().Note(
-      fmt::format("the last {} of {} batches will be in no update, which are "
-                  "by {} batches each (--accumulate)",
-                  total % batches, total, batches));
+// Where it is known before: else the step loop comes to it.
+void NoteWhatWillBeLeftOver(const TrainingRun& run) {
+  if (!run.has_last_step() || run.done()) return;
+  NoteLeftOver(run, "will be", run.total_steps());
 }
 
 void NoteFewExamples(const TrainingRun& run) {
@@ -102,7 +98,8 @@ int64_t NewestEra(Cluster& cluster) {
               fmt::format("{} says {} for its newest era", first, era));
 }
 
-// Without a folder: what was evaluated has come into hooks' states.
+// Without a folder: what was evaluated, and comes into hooks' states, is not to
+// be lost. It is the last hook, so that none can fail once that is kept.
 class KeepEvaluated : public Hook {
  public:
   void AfterEvaluation(TrainingRun& run, const Evaluation&) override {
@@ -149,6 +146,7 @@ void Trainer::Begin(TrainingRun& run,
   if (saved && !saved->warning().empty()) options_.Note(saved->warning());
   if (kept_ != nullptr) {
     run.Restore(*kept_, kKeptInMemory);
+    RestoreHooks(AddedHooks(), kept_->state, kKeptInMemory);
     options_.Note(
         fmt::format("going on from step {}, kept in memory", run.step()));
     return;
@@ -187,7 +185,7 @@ void Trainer::Begin(TrainingRun& run,
       }
       if (!options_.weights.empty()) {
         options_.Note(fmt::format("{} is not used: a checkpoint comes first",
-                                  options_.weights));
+                                  WithoutQuery(options_.weights)));
       }
       return;
     }
@@ -203,7 +201,8 @@ void Trainer::Begin(TrainingRun& run,
       how += fmt::format(", but for {}", fmt::join(loaded.reset, ", "));
     }
     options_.Note(fmt::format("beginning with the {} tensors of {}{}",
-                              loaded.tensors, options_.weights, how));
+                              loaded.tensors, WithoutQuery(options_.weights),
+                              how));
   } else if (!options_.freeze.empty()) {
     options_.Note(
         "what is frozen stays at its random first values: there are no weights "
@@ -283,7 +282,7 @@ TrainingResult Trainer::TrainOnce() {
   Begin(run, saved);
   CountEarlierEvaluations(run);
   BeginTogether(run);
-  NoteLeftOver(run);
+  NoteWhatWillBeLeftOver(run);
   NoteEvaluations(run);
   NoteFewExamples(run);
   if (saved) BeginFolder(run, *saved);

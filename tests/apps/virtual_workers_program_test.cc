@@ -67,21 +67,26 @@ TEST_CASE("virtual workers: any number of processes leaves the same bits") {
 TEST_CASE("virtual workers: a job that is killed goes on with other numbers") {
   TemporaryFolder folder;
   const std::string log = folder / "parts", whole = folder / "whole";
-  const std::vector<std::string> flags = {
-      "--steps", "40", "--save-every", "5", "--evaluate-every", "0"};
-  REQUIRE(Train(1, whole, flags).code == 0);
+  // More steps than are done, however late it is killed.
+  std::vector<std::string> flags = {
+      "--steps", "1000000", "--save-every", "5", "--evaluate-every", "0"};
   const Process process(kLauncher,
                         Launched(2, testing::kMnist, OnVirtual(log, flags)));
   REQUIRE(process.WaitFor("\"step\":17,"));
-  kill(testing::Rank(process.pid(), 1), SIGKILL);
+  testing::KillRank(process.pid(), 1, SIGKILL);
   CHECK(process.Wait() != 0);
+  const std::string last = std::to_string(testing::SavedStep(log) + 23);
   // The record has what else is said.
   const Outcome rest = testing::RunProgram(
-      kLauncher, Launched(3, testing::kMnist,
-                          OnMnist("train", {"--log-dir", log}, "cnn")));
+      kLauncher,
+      Launched(
+          3, testing::kMnist,
+          OnMnist("train", {"--log-dir", log, "--max-steps", last}, "cnn")));
   CAPTURE(rest.err);
   CHECK(rest.code == 0);
   CHECK(Contains(rest.err, "resuming from step"));
+  flags.insert(flags.end(), {"--max-steps", last});
+  REQUIRE(Train(1, whole, flags).code == 0);
   CheckSameTensors(NewestTensors(log), NewestTensors(whole));
   const Outcome other = RunMnist(
       OnMnist("train", {"--log-dir", log, "--virtual-workers", "2"}, "cnn"));

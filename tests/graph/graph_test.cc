@@ -3,6 +3,7 @@
 #include "graph/graph.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <set>
 #include <source_location>
@@ -144,6 +145,10 @@ TEST_CASE("look-up by name") {
     const std::string name = std::string("tower/split:") + index;
     CHECK(Contains(ErrorOf([&] { graph.Get(name); }), "no '" + name + "'"));
   }
+  // A colon of a node's own.
+  const Output fed = graph.Placeholder("fed:0", DType::kFloat32, {4});
+  CHECK(graph.Get("tower/fed:0") == fed);
+  CHECK(graph.Get("tower/fed:0:0") == fed);
 }
 
 TEST_CASE("variables and their first values") {
@@ -329,6 +334,13 @@ TEST_CASE("wrong dtypes, counts and attributes") {
   const Output stranger = Input(other, {2, 2});
   CHECK(Contains(ErrorOf([&] { x + stranger; }),
                  "input 1 belongs to another graph"));
+  for (const int index : {1, -1}) {
+    const std::string none = fmt::format("has 1 outputs, no output {}", index);
+    const Output absent(&x.node(), index);
+    CHECK(Contains(add({"Neg", {absent}}), "input 0: Placeholder 'x' " + none));
+    CHECK(Contains(add({"Add", {1, absent}}), none));
+    CHECK(Contains(ErrorOf([&] { (void)absent.dtype(); }), none));
+  }
   // Nothing of all this is left.
   CHECK_EQ(graph.nodes().size(), 2);
 }

@@ -39,4 +39,18 @@ ldd "$work/root/usr/bin/mnist" | grep "libsluice" | grep -v "=> $work/root/" &&
   fail "another libsluice was loaded"
 dpkg-deb --extract "$development" "$work/root"
 test -e "$work/root/usr/include/sluice/sluice.h"
-find "$work/root/usr/lib" -name sluiceConfig.cmake | grep -q .
+config=$(find "$work/root/usr/lib" -name sluiceConfig.cmake)
+test -n "$config"
+
+# It suggests what the static libraries want, and nothing else.
+suggests=$(dpkg-deb --field "$development" Suggests)
+wanted=$(sed -n 's/.*foreach(dependency \(.*\))/\1/p' "$config")
+for package in fmt:libfmt-dev ZLIB:zlib1g-dev Protobuf:libprotobuf-dev \
+  PNG:libpng-dev JPEG:libjpeg62-turbo-dev dnnl:libdnnl-dev \
+  CURL:libcurl4-openssl-dev OpenSSL:libssl-dev EXPAT:libexpat1-dev; do
+  is_wanted=no is_suggested=no
+  case " $wanted " in *" ${package%:*} "*) is_wanted=yes ;; esac
+  case ", $suggests," in *", ${package#*:},"*) is_suggested=yes ;; esac
+  test $is_wanted = $is_suggested ||
+    fail "${package%:*} is wanted: $is_wanted, suggested: $suggests"
+done

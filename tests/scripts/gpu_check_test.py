@@ -115,12 +115,12 @@ class Calls(unittest.TestCase):
         # Passes the second time.
         self.row("unlucky", f"[ $(wc -l <{self.counts / 'unlucky'}) -gt 1 ]")
         self.row("wrong", "exit 3")
-        self.row("large", "echo 1", limit=100)
-        self.assertFalse(self.call("out", minutes=1.1))
+        self.row("large", "echo 1", limit=1000)
+        self.assertFalse(self.call("out", minutes=11.5))
         self.assertIn("Left: large.", self.table("out"))
         self.assertIn("To be tried again: unlucky, wrong.", self.table("out"))
         # What has not run comes first, and takes the time.
-        self.assertFalse(self.call("next", earlier="out", minutes=1.7))
+        self.assertFalse(self.call("next", earlier="out", minutes=17.5))
         text = (self.folder / "next" / "rows.jsonl").read_text()
         rows = [json.loads(line)["row"] for line in text.splitlines()]
         self.assertEqual(rows, ["unlucky", "wrong", "large", "unlucky",

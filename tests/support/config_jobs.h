@@ -7,34 +7,15 @@
 
 #include <fstream>
 #include <memory>
-#include <random>
 #include <string>
-#include <vector>
 
-#include "dist/net/socket.h"
+#include "tests/support/free_ports.h"
 #include "tests/support/launched.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice::testing {
-
-// Of those that nobody listens at, so many different ones. Below those that the
-// system gives to whoever wants any (from 32768), who might take them
-// meanwhile.
-inline std::vector<int> FreePorts(size_t count) {
-  std::random_device random;
-  std::vector<dist::Listener> listeners;
-  std::vector<int> ports;
-  while (ports.size() < count) {
-    const int port = 20000 + static_cast<int>(random() % 12000);
-    auto listener = dist::Listener::Open("127.0.0.1", port);
-    if (!listener.ok()) continue;
-    listeners.push_back(*std::move(listener));
-    ports.push_back(port);
-  }
-  return ports;
-}
 
 // The path of a file with a job's token.
 inline std::string TokenFile(const TemporaryFolder& folder) {

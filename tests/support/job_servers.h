@@ -10,23 +10,27 @@
 
 #include "dist/servers/server.h"
 #include "models/train/workers/meetings.h"
+#include "tests/support/free_ports.h"
 
 namespace sluice::testing {
 
 class JobServers {
  public:
-  // With variables on devices of that type.
-  explicit JobServers(int count, DeviceType type = DeviceType::kCpu)
+  // With variables on devices of that type. `may_return`: at ports that nobody
+  // is given while a server is away.
+  explicit JobServers(int count, DeviceType type = DeviceType::kCpu,
+                      bool may_return = false)
       : type_(type) {
     job_.token = std::string(64, '7');
     for (int server = 0; server < count; ++server) {
       job_.servers.push_back({"127.0.0.1", 0});
-      servers_.push_back(Started(server, 0));
+      servers_.push_back(Started(server, may_return ? FreePorts(1)[0] : 0));
       job_.servers.back().port = servers_.back()->port();
     }
   }
   void End(int server) { servers_[static_cast<size_t>(server)].reset(); }
-  // Another one, which knows nothing, where one has ended.
+  // Another one, which knows nothing, where one has ended, of a job whose
+  // servers may return.
   void Return(int server) {
     const auto i = static_cast<size_t>(server);
     servers_[i] = Started(server, job_.servers[i].port);

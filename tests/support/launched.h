@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sys/types.h>
 
+#include <csignal>
 #include <fstream>
 #include <map>
 #include <string>
@@ -48,6 +49,14 @@ inline pid_t Rank(pid_t launcher, int rank) {
     }
   }
   return 0;
+}
+
+// Sends a signal to the process of a rank of a launcher's job. Where there is
+// none the case has failed, and ends: process 0 would be all of this group.
+inline void KillRank(pid_t launcher, int rank, int signal) {
+  const pid_t pid = Rank(launcher, rank);
+  REQUIRE(pid > 0);
+  kill(pid, signal);
 }
 
 // As the system has it, 'R', 'S', 'T' (it stands still), 'Z' and so on; 0:

@@ -2,6 +2,8 @@
 #ifndef SLUICE_TESTS_SUPPORT_MNIST_PROGRAM_H_
 #define SLUICE_TESTS_SUPPORT_MNIST_PROGRAM_H_
 
+#include <sys/types.h>
+
 #include <sstream>
 #include <string>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "tests/places.h"
 #include "tests/support/idx_folder.h"
 #include "tests/support/program.h"
+#include "tests/support/text_of.h"
 
 namespace sluice::testing {
 
@@ -52,6 +55,21 @@ inline std::vector<std::string> CsvRowsOf(const std::string& file,
     if (line.starts_with(file + ",")) rows.push_back(line.substr(file.size()));
   }
   return rows;
+}
+
+// Whether it is the mnist program by now, and has a handler for the signal.
+inline bool MnistHandles(pid_t process, int signal) {
+  const std::string key = "SigCgt:";
+  const std::string status =
+      TextOf("/proc/" + std::to_string(process) + "/status");
+  std::istringstream lines(status);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(key)) continue;
+    const auto caught = std::stoull(line.substr(key.size()), nullptr, 16);
+    return status.starts_with("Name:\tmnist\n") &&
+           ((caught >> (signal - 1)) & 1) != 0;
+  }
+  return false;
 }
 
 inline void CheckMnistError(const Outcome& outcome, int code,

@@ -4,8 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "io/checkpoints/checkpoint.h"
 
@@ -23,6 +25,14 @@ inline TensorsByName NewestTensors(const std::string& log_dir) {
     tensors[name] = tensor;
   }
   return tensors;
+}
+
+// The step of the newest checkpoint of a folder, which there must be.
+inline int64_t SavedStep(const std::string& log_dir) {
+  const std::vector<int64_t> steps =
+      CheckpointManager::ForReading(log_dir).Steps().ValueOrThrow();
+  REQUIRE(!steps.empty());
+  return steps.back();
 }
 
 inline void CheckSameTensors(const TensorsByName& a, const TensorsByName& b) {

@@ -2,6 +2,7 @@
 #ifndef SLUICE_TESTS_SUPPORT_OBJECT_STORE_H_
 #define SLUICE_TESTS_SUPPORT_OBJECT_STORE_H_
 
+#include <cstdio>
 #include <ctime>
 #include <functional>
 #include <map>
@@ -17,6 +18,7 @@
 #include "io/remote/s3/credentials.h"
 #include "io/remote/s3/sigv4.h"
 #include "tests/support/http_server.h"
+#include "tests/support/store_wire.h"
 
 namespace sluice::testing {
 
@@ -92,6 +94,10 @@ class ObjectStore {
   void SetPrivate(bool is) {
     Locked([&] { private_ = is; });
   }
+  // The most bytes that are copied by one request: Amazon's 5 GiB at first.
+  void SetCopyLimit(size_t bytes) {
+    Locked([&] { copy_limit_ = bytes; });
+  }
 
   void Put(const std::string& key, std::string bytes) {
     Locked([&] { Store(key, std::move(bytes), {}); });
@@ -112,7 +118,7 @@ class ObjectStore {
     return n;
   }
   // How many requests of this kind there were: "GET", "PUT", "LIST", "BEGIN",
-  // "PART", "COMPLETE", "ABORT", "COPY", ...
+  // "PART", "PARTCOPY", "COMPLETE", "ABORT", "COPY", ...
   int Count(const std::string& kind) {
     int n = 0;
     Locked([&] { n = counts_[kind]; });
@@ -125,10 +131,13 @@ class ObjectStore {
   int MostAtOnce() { return most_; }
 
  private:
+  struct Part {
+    std::string bytes, etag;
+  };
   struct Upload {
     std::string key;
     std::map<std::string, std::string> metadata;
-    std::map<int, std::string> parts;
+    std::map<int, Part> parts;
   };
   using Query = std::map<std::string, std::string>;
 
@@ -136,11 +145,6 @@ class ObjectStore {
   void Locked(Fn fn) {
     const std::lock_guard lock(mutex_);
     fn();
-  }
-
-  static std::string Decoded(std::string_view text) {
-    auto decoded = remote::DecodePercent(text);
-    return decoded.ok() ? *decoded : "?";
   }
 
   ServedAnswer Serve(const ServedRequest& request) {
@@ -155,19 +159,9 @@ class ObjectStore {
 
   ServedAnswer AnswerTo(const ServedRequest& request) {
     const std::lock_guard lock(mutex_);
-    const size_t mark = request.target.find('?');
-    const std::string path = Decoded(request.target.substr(0, mark));
-    Query query;
-    std::string rest =
-        mark == std::string::npos ? "" : request.target.substr(mark + 1);
-    while (!rest.empty()) {
-      const size_t end = rest.find('&');
-      const std::string pair = rest.substr(0, end);
-      const size_t equals = pair.find('=');
-      query[Decoded(pair.substr(0, equals))] =
-          equals == std::string::npos ? "" : Decoded(pair.substr(equals + 1));
-      rest = end == std::string::npos ? "" : rest.substr(end + 1);
-    }
+    const std::string path =
+        Decoded(request.target.substr(0, request.target.find('?')));
+    const Query query = QueryOf(request.target);
     const StoreFault fault =
         faults_ ? faults_(request, number_++) : StoreFault::kNone;
     static const std::map<StoreFault, std::pair<int, const char*>> errors = {
@@ -178,7 +172,7 @@ class ObjectStore {
         {StoreFault::kForbidden, {403, "AccessDenied"}},
         {StoreFault::kExpired, {400, "ExpiredToken"}}};
     if (const auto error = errors.find(fault); error != errors.end()) {
-      return Error(error->second.first, error->second.second);
+      return StoreError(error->second.first, error->second.second);
     }
     if (fault == StoreFault::kNoAnswer) return {.no_answer = true};
     if (ServedAnswer refused = Check(request, path, query);
@@ -210,74 +204,28 @@ class ObjectStore {
                         range.substr(slash));
   }
 
-  static ServedAnswer Error(int status, const std::string& code) {
-    return {.status = status,
-            .body = fmt::format("<?xml version=\"1.0\"?>\n<Error><Code>{}"
-                                "</Code><Message>of the store</Message>"
-                                "</Error>",
-                                code)};
-  }
-
-  static std::string HttpDate(std::time_t time) {
-    char text[64];
-    std::tm gmt{};
-    gmtime_r(&time, &gmt);
-    strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &gmt);
-    return text;
-  }
   std::time_t Now() const { return std::time(nullptr) + clock_; }
 
-  // Signs what arrived again.
   ServedAnswer Check(const ServedRequest& request, const std::string& path,
                      const Query& query) {
-    if (private_) return Error(403, "AccessDenied");
-    const std::string given = request.Header("authorization");
-    if (given.empty()) return Error(403, "AccessDenied");
-    const std::string date = request.Header("x-amz-date");
-    std::tm tm{};
-    strptime(date.c_str(), "%Y%m%dT%H%M%SZ", &tm);
-    const std::time_t time = timegm(&tm), now = Now();
-    if (std::abs(time - now) > 15 * 60) {
-      ServedAnswer answer = Error(403, "RequestTimeTooSkewed");
+    if (private_) return StoreError(403, "AccessDenied");
+    if (request.Header("authorization").empty()) {
+      return StoreError(403, "AccessDenied");
+    }
+    const std::time_t now = Now();
+    if (std::abs(TimeOf(request) - now) > 15 * 60) {
+      ServedAnswer answer = StoreError(403, "RequestTimeTooSkewed");
       answer.headers["Date"] = HttpDate(now);
       return answer;
     }
-    remote::SigningRequest signing;
-    signing.method = request.method;
-    signing.host = request.Header("host");
-    signing.path = path;
-    for (const auto& [name, value] : query) {
-      signing.query.emplace_back(name, value);
-    }
-    const size_t begin = given.find("SignedHeaders=") + 14;
-    std::string names = given.substr(begin, given.find(',', begin) - begin);
-    const std::set<std::string> added = {
-        "host", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token"};
-    while (!names.empty()) {
-      const size_t end = names.find(';');
-      const std::string name = names.substr(0, end);
-      if (!added.contains(name)) {
-        signing.headers.emplace_back(name, request.Header(name));
-      }
-      names = end == std::string::npos ? "" : names.substr(end + 1);
-    }
-    signing.payload_hash = remote::Sha256Hex(request.body).ValueOrThrow();
-    const auto headers =
-        remote::Sign(signing, {.region = "eu-test-1"},
-                     {"AKIDEXAMPLE", "hush-hush", "token/+="}, time)
-            .ValueOrThrow();
-    for (const auto& [name, value] : headers) {
-      if (request.Header(name) != value) {
-        return Error(403, "SignatureDoesNotMatch");
-      }
-    }
-    return {};
+    if (SignatureFits(request, path, query)) return {};
+    return StoreError(403, "SignatureDoesNotMatch");
   }
 
   ServedAnswer Do(const ServedRequest& request, const std::string& path,
                   const Query& query) {
     if (path != "/b" && !path.starts_with("/b/")) {
-      return Error(404, "NoSuchBucket");
+      return StoreError(404, "NoSuchBucket");
     }
     const std::string key = path.size() > 3 ? path.substr(3) : "";
     const bool get = request.method == "GET";
@@ -296,11 +244,11 @@ class ObjectStore {
   ServedAnswer Read(const ServedRequest& request, const std::string& key) {
     ++counts_[request.method];
     const auto found = objects_.find(key);
-    if (found == objects_.end()) return Error(404, "NoSuchKey");
+    if (found == objects_.end()) return StoreError(404, "NoSuchKey");
     const StoredObject& object = found->second;
     const std::string match = request.Header("if-match");
     if (!match.empty() && match != object.etag) {
-      return Error(412, "PreconditionFailed");
+      return StoreError(412, "PreconditionFailed");
     }
     ServedAnswer answer;
     answer.headers = object.metadata;
@@ -315,7 +263,7 @@ class ObjectStore {
     const size_t dash = range.find('-');
     const size_t first = std::stoul(range.substr(6, dash - 6));
     if (first >= object.bytes.size()) {
-      answer = Error(416, "InvalidRange");
+      answer = StoreError(416, "InvalidRange");
       answer.headers["Content-Range"] =
           fmt::format("bytes */{}", object.bytes.size());
       return answer;
@@ -349,33 +297,58 @@ class ObjectStore {
         (conditions_ == Conditions::kRefusedToDelete &&
          request.method == "DELETE") ||
         (!none.empty() && none != "*")) {
-      return Error(501, "NotImplemented");
+      return StoreError(501, "NotImplemented");
     }
     const auto found = objects_.find(key);
     if (!none.empty()) {
       if (found == objects_.end()) return std::nullopt;
-      return Error(412, "PreconditionFailed");
+      return StoreError(412, "PreconditionFailed");
     }
-    if (found == objects_.end()) return Error(404, "NoSuchKey");
+    if (found == objects_.end()) return StoreError(404, "NoSuchKey");
     if (found->second.etag == match) return std::nullopt;
-    return Error(412, "PreconditionFailed");
+    return StoreError(412, "PreconditionFailed");
   }
 
   ServedAnswer Write(const ServedRequest& request, const std::string& key) {
-    const std::string source = Decoded(request.Header("x-amz-copy-source"));
-    if (source.empty()) {
+    if (request.Header("x-amz-copy-source").empty()) {
       ++counts_["PUT"];
       if (auto refused = Unmet(request, key)) return *refused;
       Store(key, request.body, {});
       return {.headers = {{"ETag", objects_[key].etag}}};
     }
     ++counts_["COPY"];
-    const auto found = objects_.find(source.substr(3));
-    if (found == objects_.end()) return Error(404, "NoSuchKey");
+    const auto found = objects_.find(CopiedKey(request));
+    if (found == objects_.end()) return StoreError(404, "NoSuchKey");
+    if (found->second.bytes.size() > copy_limit_) {
+      return StoreError(400, "InvalidRequest");
+    }
     Store(key, found->second.bytes, {});
     return {.body = fmt::format("<CopyObjectResult><ETag>{}</ETag>"
                                 "</CopyObjectResult>",
                                 objects_[key].etag)};
+  }
+
+  // UploadPartCopy: the ETag is in the body alone.
+  ServedAnswer CopyPart(const ServedRequest& request, Part* part) {
+    ++counts_["PARTCOPY"];
+    const auto found = objects_.find(CopiedKey(request));
+    if (found == objects_.end()) return StoreError(404, "NoSuchKey");
+    const StoredObject& object = found->second;
+    const std::string match = request.Header("x-amz-copy-source-if-match");
+    if (!match.empty() && match != object.etag) {
+      return StoreError(412, "PreconditionFailed");
+    }
+    const std::string range = request.Header("x-amz-copy-source-range");
+    size_t first = 0, last = 0;
+    if (std::sscanf(range.c_str(), "bytes=%zu-%zu", &first, &last) != 2 ||
+        last < first || last >= object.bytes.size() ||
+        last - first >= copy_limit_) {
+      return StoreError(400, "InvalidArgument");
+    }
+    part->bytes = object.bytes.substr(first, last - first + 1);
+    return {.body = fmt::format("<CopyPartResult><ETag>&quot;{}&quot;</ETag>"
+                                "</CopyPartResult>",
+                                part->etag)};
   }
 
   static std::map<std::string, std::string> Metadata(
@@ -400,14 +373,21 @@ class ObjectStore {
     const std::string id = query.at("uploadId");
     const auto found = uploads_.find(id);
     if (found == uploads_.end() || found->second.key != key) {
-      return Error(404, "NoSuchUpload");
+      return StoreError(404, "NoSuchUpload");
     }
     Upload& upload = found->second;
     if (request.method == "PUT") {
-      ++counts_["PART"];
       const int number = std::stoi(query.at("partNumber"));
-      upload.parts[number] = request.body;
-      return {.headers = {{"ETag", fmt::format("\"p{}\"", number)}}};
+      Part part{request.body, fmt::format("p{}", number)};
+      ServedAnswer answer{.headers = {{"ETag", '"' + part.etag + '"'}}};
+      if (request.Header("x-amz-copy-source").empty()) {
+        ++counts_["PART"];
+      } else {
+        part.etag = fmt::format("copied{}", number);
+        answer = CopyPart(request, &part);
+      }
+      if (answer.status == 200) upload.parts[number] = std::move(part);
+      return answer;
     }
     if (request.method == "DELETE") {
       ++counts_["ABORT"];
@@ -418,10 +398,10 @@ class ObjectStore {
     std::string bytes, wanted;
     for (size_t i = 1; i <= upload.parts.size(); ++i) {
       const auto part = upload.parts.find(static_cast<int>(i));
-      if (part == upload.parts.end()) return Error(400, "InvalidPart");
-      bytes += part->second;
-      if (request.body.find(fmt::format("p{}", i)) == std::string::npos) {
-        return Error(400, "InvalidPart");
+      if (part == upload.parts.end()) return StoreError(400, "InvalidPart");
+      bytes += part->second.bytes;
+      if (request.body.find(part->second.etag) == std::string::npos) {
+        return StoreError(400, "InvalidPart");
       }
     }
     Store(key, std::move(bytes), upload.metadata);
@@ -482,7 +462,7 @@ class ObjectStore {
   std::map<std::string, Upload> uploads_;
   std::map<std::string, int> counts_;
   Faults faults_;
-  size_t page_ = 1000;
+  size_t page_ = 1000, copy_limit_ = size_t{5} << 30;
   std::time_t clock_ = 0;
   Conditions conditions_ = Conditions::kHonoured;
   bool private_ = false, timeless_ = false;

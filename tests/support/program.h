@@ -50,13 +50,15 @@ class Process {
   std::string err() const { return TextOf(folder_ / "err"); }
   pid_t pid() const { return pid_; }
   void Kill(int signal) const { kill(pid_, signal); }
-  // Returns once stdout holds `text`; false after half a minute.
+  // Returns once stdout holds `text`; false after two minutes, four with a
+  // sanitizer.
   bool WaitFor(const std::string& text) const {
-    for (int i = 0; i < 3000; ++i) {
-      if (out().find(text) != std::string::npos) return true;
+    const auto end = std::chrono::steady_clock::now() + kLongestWait;
+    while (out().find(text) == std::string::npos) {
+      if (std::chrono::steady_clock::now() > end) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    return false;
+    return true;
   }
   // The exit code, or minus the signal that ended it. One that hangs is a
   // failed check, and killed.
@@ -86,6 +88,7 @@ class Process {
  private:
   // Less than what tests/main.cc gives a case.
   static constexpr std::chrono::seconds kLongest{kSanitized ? 480 : 240};
+  static constexpr std::chrono::seconds kLongestWait = kLongest / 2;
 
   static void KillWithChildren(pid_t process) {
     kill(process, SIGSTOP);  // so that it has no more of them

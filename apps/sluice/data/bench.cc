@@ -18,6 +18,7 @@
 #include "engine/tensor.h"
 #include "engine/thread_annotations.h"
 #include "io/counter_random.h"
+#include "io/files/without_query.h"
 #include "io/images/image.h"
 #include "io/pipeline/dataset.h"
 #include "io/records/record_files.h"
@@ -151,8 +152,8 @@ void PrintTable(const std::string& path, const BenchPictures& pictures,
                 const std::vector<Stage>& stages, double megabytes) {
   fmt::print(
       "'{}': {} pictures, {} bytes; {} threads, {} x {}, batches of {}\n",
-      Printable(path), pictures.size(), pictures.bytes(), options.threads,
-      options.size, options.size, options.batch);
+      Printable(WithoutQuery(path)), pictures.size(), pictures.bytes(),
+      options.threads, options.size, options.size, options.batch);
   fmt::print("{:<8} {:>12} {:>12} {:>12} {:>10}\n", "stage", "pictures/s",
              "least", "most", "MB/s");
   for (const Stage& stage : stages) {

@@ -11,6 +11,7 @@
 #include "apps/sluice/data/random_order.h"
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
+#include "io/files/without_query.h"
 #include "io/images/image.h"
 #include "io/records/image_records.h"
 
@@ -81,7 +82,8 @@ void BenchPictures::LearnSizes(int threads) {
   }
   if (pieces_.empty()) {
     throw Error(Code::kDataLoss,
-                fmt::format("'{}' is empty, and so are the others", paths_[0]));
+                fmt::format("'{}' is empty, and so are the others",
+                            WithoutQuery(paths_[0])));
   }
 }
 

@@ -16,6 +16,7 @@
 #include "apps/sluice/tensor_file.h"
 #include "engine/status.h"
 #include "io/files/file.h"
+#include "io/files/without_query.h"
 #include "io/records/image_records.h"
 #include "io/records/record_files.h"
 #include "io/records/record_manifest.h"
@@ -128,7 +129,8 @@ void PrintRepeated(const std::vector<Repeated>& repeated) {
 // Behind the last record, having none of their own.
 void CheckNoneEmpty(const PictureFiles& files, Faults& faults) {
   for (const std::string& path : files.EmptyFiles()) {
-    faults.Add(files.size(), fmt::format("'{}' holds no records", path));
+    faults.Add(files.size(),
+               fmt::format("'{}' holds no records", WithoutQuery(path)));
   }
 }
 

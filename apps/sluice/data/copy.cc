@@ -18,6 +18,8 @@
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
 #include "io/files/schemes.h"
+#include "io/files/without_query.h"
+#include "models/train/export.h"
 
 namespace sluice::tool {
 namespace {
@@ -57,7 +59,7 @@ void RequireApart(const std::string& from, const std::string& to) {
   throw Error(Code::kInvalidArgument,
               fmt::format("cannot copy '{}' to '{}': one is in the other, or "
                           "they are the same",
-                          from, to));
+                          WithoutQuery(from), WithoutQuery(to)));
 }
 
 // Where there is none a store refuses each file, once all of it has been sent.
@@ -74,12 +76,12 @@ std::string TargetOf(const CopyDataOptions& options, bool is_file) {
   std::string to = options.to;
   const PathKind there = KindOf(to).ValueOrThrow();
   if (is_file && (to.ends_with('/') || there == PathKind::kFolder)) {
-    to = JoinPath(to, options.from.substr(options.from.rfind('/') + 1));
+    to = JoinPath(to, FileNameOf(options.from));
   } else if (!is_file && there == PathKind::kFile) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("cannot copy the folder '{}' to '{}', which is a "
                             "file",
-                            options.from, to));
+                            options.from, WithoutQuery(to)));
   }
   while (to.size() > 1 && to.ends_with('/')) to.pop_back();
   RequireBucket(to);
@@ -90,14 +92,15 @@ std::string TargetOf(const CopyDataOptions& options, bool is_file) {
 // would take what a disk has of them for a lock that is held.
 bool IsLock(const std::string& relative) {
   const std::string name = relative.substr(relative.rfind('/') + 1);
-  return name == CheckpointManager::kLockName || name == kDataLock;
+  return name == CheckpointManager::kLockName || name == kDataLock ||
+         name == kExportLock;
 }
 
 Job JobOf(const CopyDataOptions& options, Faults& faults) {
   const PathKind kind = KindOf(options.from).ValueOrThrow();
   if (kind == PathKind::kNone) {
-    throw Error(Code::kNotFound,
-                fmt::format("'{}': no such file or folder", options.from));
+    throw Error(Code::kNotFound, fmt::format("'{}': no such file or folder",
+                                             WithoutQuery(options.from)));
   }
   Job job;
   job.from = options.from;
@@ -202,8 +205,8 @@ void PrintPlan(const Job& job, bool json) {
       PrintJson(
           {{"from", job.From(i)}, {"to", job.To(i)}, {"bytes", job.sizes[i]}});
     } else {
-      fmt::print("would copy '{}', {} bytes\n", Printable(job.From(i)),
-                 job.sizes[i]);
+      fmt::print("would copy '{}', {} bytes\n",
+                 Printable(WithoutQuery(job.From(i))), job.sizes[i]);
     }
   }
 }

@@ -45,8 +45,8 @@ constexpr char kCopyHelp[] =
     "in\n"
     "it. Other files in TO stay. Links are followed; permissions and times "
     "are\n"
-    "not copied, nor is the lock of a training or of sluice data make in "
-    "FROM.\n"
+    "not copied, nor is the lock of a training, an export or sluice data make\n"
+    "in FROM.\n"
     "\n"
     "A file that is there with the same size, and was not written before the "
     "one\n"
@@ -239,15 +239,7 @@ void AddData(CLI::App& app, int& exit_code) {
   AddCheck(data, options, exit_code);
   AddStatistics(data, options);
   AddBench(data, options);
-  // Not require_subcommand: its message does not say what was unknown.
-  data->allow_extras();
-  data->callback([data] {
-    if (!data->get_subcommands().empty()) return;
-    const std::vector<std::string> rest = data->remaining();
-    throw CLI::ValidationError(
-        "data", "wanted make, copy, show, check, stats or bench, got " +
-                    (rest.empty() ? "nothing" : "'" + rest[0] + "'"));
-  });
+  data->require_subcommand(1);
 }
 
 }  // namespace sluice::tool

@@ -8,33 +8,57 @@
 #include "apps/sluice/data/temporary_file.h"
 #include "io/files/crc32c.h"
 #include "io/files/file.h"
+#include "io/files/file_version.h"
 #include "io/files/schemes.h"
+#include "io/files/without_query.h"
 
 namespace sluice::tool {
 namespace {
 
 constexpr size_t kCopyBytes = 4 << 20;
 
-// Hands the pieces of a file to `take`, in order.
-Status ReadPieces(const std::string& path,
-                  const std::function<Status(std::string_view)>& take) {
+// Of the file that is at the path now. FileVersion, which asks a store for no
+// bytes, knows none of a local file that has just been written.
+Result<std::string> VersionAt(const std::string& path) {
+  if (!SchemeOf(path).empty()) return FileVersion(path);
   SLUICE_ASSIGN_OR_RETURN(const auto file,
                           FileSystem::Default().OpenRead(path));
-  const uint64_t size = file->size();
+  return file->version();
+}
+
+// Hands the pieces of a file to `take`, in order.
+Status ReadPieces(const ReadableFile& file, const std::string& path,
+                  const std::function<Status(std::string_view)>& take) {
+  const uint64_t size = file.size();
   std::string piece(std::min<uint64_t>(size, kCopyBytes), '\0');
   for (uint64_t at = 0; at < size; at += piece.size()) {
     piece.resize(std::min<uint64_t>(size - at, kCopyBytes));
     SLUICE_ASSIGN_OR_RETURN(const size_t got,
-                            file->ReadAt(at, piece.data(), piece.size()));
+                            file.ReadAt(at, piece.data(), piece.size()));
     if (got < piece.size()) {
       return DataLoss(
           fmt::format("'{}' ends after {} of {} bytes: it is being "
                       "changed; try again",
-                      path, at + got, size));
+                      WithoutQuery(path), at + got, size));
     }
     SLUICE_RETURN_IF_ERROR(take(piece));
   }
   return {};
+}
+
+// Whether a file that was read is still the one at its path: kDataLoss where it
+// is not, since what was read may be of both. One that has grown is let be, as
+// logs do: the next copy sees it by the size.
+Status CheckUnchanged(const ReadableFile& file, const std::string& path) {
+  const std::string version = file.version();
+  if (version.empty()) return {};  // it is not known
+  SLUICE_ASSIGN_OR_RETURN(const std::string now, VersionAt(path));
+  if (now == version) return {};
+  SLUICE_ASSIGN_OR_RETURN(const uint64_t size,
+                          FileSystem::Default().Size(path));
+  if (size > file.size()) return {};
+  return DataLoss(fmt::format("'{}' was changed while it was read; try again",
+                              WithoutQuery(path)));
 }
 
 Status Compare(const Checksums& wanted, const std::string& written,
@@ -53,6 +77,8 @@ Result<Checksums> WritePieces(const std::string& from, const std::string& to,
                               bool sync,
                               const std::function<void(int64_t)>& add) {
   Checksums checksums;
+  SLUICE_ASSIGN_OR_RETURN(const auto source,
+                          FileSystem::Default().OpenRead(from));
   SLUICE_ASSIGN_OR_RETURN(const auto file, FileSystem::Default().Create(to));
   const auto take = [&](std::string_view piece) -> Status {
     checksums.push_back(Crc32c(piece));
@@ -60,7 +86,8 @@ Result<Checksums> WritePieces(const std::string& from, const std::string& to,
     add(static_cast<int64_t>(piece.size()));
     return {};
   };
-  SLUICE_RETURN_IF_ERROR(ReadPieces(from, take));
+  SLUICE_RETURN_IF_ERROR(ReadPieces(*source, from, take));
+  SLUICE_RETURN_IF_ERROR(CheckUnchanged(*source, from));
   if (sync) SLUICE_RETURN_IF_ERROR(file->Sync());
   SLUICE_RETURN_IF_ERROR(file->Close());
   return checksums;
@@ -70,12 +97,15 @@ Result<Checksums> WriteAtOnce(const std::string& from, const std::string& to,
                               const std::function<void(int64_t)>& add) {
   Checksums checksums;
   std::string bytes;
+  SLUICE_ASSIGN_OR_RETURN(const auto source,
+                          FileSystem::Default().OpenRead(from));
   SLUICE_RETURN_IF_ERROR(
-      ReadPieces(from, [&](std::string_view piece) -> Status {
+      ReadPieces(*source, from, [&](std::string_view piece) -> Status {
         checksums.push_back(Crc32c(piece));
         bytes += piece;
         return {};
       }));
+  SLUICE_RETURN_IF_ERROR(CheckUnchanged(*source, from));
   SLUICE_RETURN_IF_ERROR(FileSystem::Default().WriteAtomically(to, bytes));
   add(static_cast<int64_t>(bytes.size()));
   return checksums;
@@ -100,8 +130,10 @@ Status CopyByRename(const std::string& from, const std::string& to, bool check,
 
 Result<Checksums> ChecksumsOf(const std::string& path) {
   Checksums checksums;
+  SLUICE_ASSIGN_OR_RETURN(const auto file,
+                          FileSystem::Default().OpenRead(path));
   SLUICE_RETURN_IF_ERROR(
-      ReadPieces(path, [&](std::string_view piece) -> Status {
+      ReadPieces(*file, path, [&](std::string_view piece) -> Status {
         checksums.push_back(Crc32c(piece));
         return {};
       }));

@@ -12,6 +12,7 @@
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
 #include "io/files/schemes.h"
+#include "io/files/without_query.h"
 
 namespace sluice::tool {
 namespace {
@@ -93,8 +94,8 @@ FileTree ListTree(const std::string& root, int threads, Faults& faults) {
   FileTree tree;
   const PathKind kind = KindOf(root).ValueOrThrow();
   if (kind == PathKind::kNone) {
-    throw Error(Code::kNotFound,
-                fmt::format("'{}': no such file or folder", root));
+    throw Error(Code::kNotFound, fmt::format("'{}': no such file or folder",
+                                             WithoutQuery(root)));
   }
   if (kind == PathKind::kFile) {
     tree.files = {""};

@@ -10,6 +10,7 @@
 #include "apps/sluice/data/file_tree.h"
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
+#include "io/files/without_query.h"
 #include "io/images/image.h"
 
 namespace sluice::tool {
@@ -25,7 +26,7 @@ ListedFolder Listed(const std::string& folder) {
 bool IsTar(const std::string& path) {
   constexpr uint64_t kMagicAt = 257;
   constexpr std::string_view kMagic = "ustar";
-  if (path.ends_with(".tar")) return true;
+  if (WithoutQuery(path).ends_with(".tar")) return true;
   const auto file = FileSystem::Default().OpenRead(path);
   std::string magic(kMagic.size(), '\0');
   return file.ok() &&

@@ -11,6 +11,7 @@
 #include "apps/sluice/tensor_file.h"
 #include "engine/status.h"
 #include "io/files/file.h"
+#include "io/files/without_query.h"
 #include "io/images/image.h"
 #include "io/images/jpeg.h"
 #include "io/images/png.h"
@@ -169,7 +170,7 @@ class Samples {
       if (!begun_ || member.name.compare(0, dot, key) != 0) {
         Finish();
         key = member.name.substr(0, dot);
-        place_ = fmt::format("'{}', sample '{}'", path, key);
+        place_ = fmt::format("'{}', sample '{}'", WithoutQuery(path), key);
         begun_ = true;
       }
       if (count_ >= limit_) continue;

@@ -11,6 +11,7 @@
 #include "engine/ceil_div.h"
 #include "io/files/grow_text.h"
 #include "io/files/open_files.h"
+#include "io/files/without_query.h"
 #include "io/remote/http/http.h"
 
 namespace sluice::remote {
@@ -35,8 +36,8 @@ struct Source {
     SLUICE_ASSIGN_OR_RETURN(ObjectPiece piece, std::move(got));
     if (piece.size == n) return std::move(piece.bytes);
     return Unavailable(
-        fmt::format("cannot read '{}': got {} bytes at {}, wanted {}", path,
-                    piece.size, offset, n));
+        fmt::format("cannot read '{}': got {} bytes at {}, wanted {}",
+                    WithoutQuery(path), piece.size, offset, n));
   }
 
   // Into `out`, in parts.
@@ -131,11 +132,11 @@ Result<std::unique_ptr<ReadableFile>> OpenObject(ObjectReader& reader,
     return Unimplemented(
         fmt::format("cannot read '{}' in parts: the server knows no ranges, so "
                     "it can be read only as a whole",
-                    path));
+                    WithoutQuery(path)));
   }
   if (head.bytes.size() != std::min<uint64_t>(size, sizes.head)) {
-    return Unavailable(
-        fmt::format("cannot read '{}': its size is unknown", path));
+    return Unavailable(fmt::format("cannot read '{}': its size is unknown",
+                                   WithoutQuery(path)));
   }
   auto source = std::make_shared<const Source>(reader, path, head.version);
   return std::unique_ptr<ReadableFile>(std::make_unique<ObjectFile>(

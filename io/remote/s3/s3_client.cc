@@ -47,6 +47,10 @@ Result<ObjectPath> ParseObject(const std::string& path) {
       fmt::format("'{}' is a bucket, wanted an object in it", path));
 }
 
+std::string CopySource(const ObjectPath& object) {
+  return EncodePath("/" + object.bucket + "/" + object.key);
+}
+
 Status WriteRefusal(std::string_view verb, const std::string& path,
                     const HttpResponse& response) {
   Status error = Refusal(verb, path, response);
@@ -228,13 +232,12 @@ Status S3Client::Delete(const std::string& path) {
 Status S3Client::Copy(const std::string& from, const std::string& to) {
   SLUICE_ASSIGN_OR_RETURN(const ObjectPath source, ParseObject(from));
   SLUICE_ASSIGN_OR_RETURN(ObjectPath object, ParseObject(to));
-  const std::string key = "/" + source.bucket + "/" + source.key;
   SLUICE_ASSIGN_OR_RETURN(
       const HttpResponse response,
       Send(fmt::format("cannot copy '{}' to '{}'", from, to),
            {.method = "PUT",
             .object = std::move(object),
-            .headers = {{"x-amz-copy-source", EncodePath(key)}}},
+            .headers = {{"x-amz-copy-source", CopySource(source)}}},
            CheckOutcome));
   return response.ok() ? Status() : WriteRefusal("copy", from, response);
 }

@@ -64,7 +64,8 @@ class S3Client : public ObjectReader {
   Status Put(const std::string& path, std::string_view bytes);
   // Fine where there is none.
   Status Delete(const std::string& path);
-  // Within the server, objects of 5 GiB at most.
+  // Within the server, objects of 5 GiB at most: CopyObject (s3_upload.h) takes
+  // all.
   Status Copy(const std::string& from, const std::string& to);
 
   // Signs and sends; the answer may be a refusal. Errors of Retrier::Send.
@@ -88,6 +89,9 @@ class S3Client : public ObjectReader {
 
 // The path of an object; kInvalidArgument also where it names a bucket alone.
 Result<ObjectPath> ParseObject(const std::string& path);
+
+// What an x-amz-copy-source header names an object by.
+std::string CopySource(const ObjectPath& object);
 
 // Refusal of a change: no permission is kUnavailable there (FileSystem).
 Status WriteRefusal(std::string_view verb, const std::string& path,

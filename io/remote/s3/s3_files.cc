@@ -94,7 +94,7 @@ Result<std::unique_ptr<WritableFile>> S3Files::OpenAppend(
 
 Status S3Files::Rename(const std::string& from, const std::string& to) {
   if (from == to) return client_.Head(from).status();
-  SLUICE_RETURN_IF_ERROR(client_.Copy(from, to));
+  SLUICE_RETURN_IF_ERROR(CopyObject(client_, from, to, options_.upload));
   return client_.Delete(from);
 }
 

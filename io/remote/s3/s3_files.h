@@ -40,8 +40,8 @@ struct S3Options {
 //    again whole now and then (OpenAppend): see s3_writers.h.
 //  - Folders are what names have in common: one exists while something is in
 //    it, one that does not exist is empty, and none need be made.
-//  - Rename copies, then removes: each is atomic, both are not. Objects of 5
-//    GiB at most, and no folders.
+//  - Rename copies within the store, then removes: each is atomic, both are
+//    not. No folders.
 //  - A lock is a lease (lease.h), renewed by a thread. Once it is lost every
 //    change in the folder that it lies in is kUnavailable. Lock waits for the
 //    end of a lease that nobody renews.

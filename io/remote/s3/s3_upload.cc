@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -38,6 +40,28 @@ std::string_view Part(std::span<const std::string_view> pieces, size_t offset,
     offset = 0;
   }
   return *copy;
+}
+
+// Puts or copies parts 0 to `parts` - 1, several at a time; none is begun
+// behind one that has failed.
+Status ForEachPart(size_t parts, const UploadSizes& sizes,
+                   const std::function<Status(size_t part)>& send) {
+  std::atomic<bool> failed = false;
+  return ForEachFile(parts, sizes.parallel_parts, [&](size_t part) -> Status {
+    if (failed) return {};  // the error is another part's
+    Status status = send(part);
+    if (!status.ok()) failed = true;
+    return status;
+  });
+}
+
+// A copy's ETag is in the body of its answer, not among the headers.
+std::optional<std::string> CheckCopiedPart(const HttpResponse& answer) {
+  auto fault = CheckOutcome(answer);
+  if (fault) return fault;
+  const auto outcome = ParseS3Outcome(answer.body);
+  if (outcome.ok() && !outcome->etag.empty()) return std::nullopt;
+  return "the server gave no ETag";
 }
 
 }  // namespace
@@ -113,10 +137,39 @@ Status S3Upload::Put(size_t part, std::string_view bytes) {
             return "the server gave no ETag";
           }));
   if (!response.ok()) return WriteRefusal("write", path_, response);
+  Keep(part, std::string(response.Header("etag")));
+  return {};
+}
+
+Status S3Upload::Copy(size_t part, const std::string& from,
+                      const ObjectVersion& version, uint64_t offset,
+                      uint64_t n) {
+  SLUICE_ASSIGN_OR_RETURN(const ObjectPath source, ParseObject(from));
+  S3Request request{
+      .method = "PUT",
+      .object = object_,
+      .query = {{"partNumber", std::to_string(part + 1)}, {"uploadId", id_}},
+      .headers = {{"x-amz-copy-source", CopySource(source)},
+                  {"x-amz-copy-source-range",
+                   fmt::format("bytes={}-{}", offset, offset + n - 1)}}};
+  // A weak one is not compared.
+  if (version.etag.starts_with('"')) {
+    request.headers.emplace_back("x-amz-copy-source-if-match", version.etag);
+  }
+  SLUICE_ASSIGN_OR_RETURN(
+      const HttpResponse response,
+      client_.Send(fmt::format("cannot copy '{}' to '{}'", from, path_),
+                   request, CheckCopiedPart));
+  if (!response.ok()) return WriteRefusal("copy", from, response);
+  SLUICE_ASSIGN_OR_RETURN(S3Outcome outcome, ParseS3Outcome(response.body));
+  Keep(part, std::move(outcome.etag));
+  return {};
+}
+
+void S3Upload::Keep(size_t part, std::string etag) {
   MutexLock lock(mutex_);
   if (etags_.size() <= part) etags_.resize(part + 1);
-  etags_[part] = response.Header("etag");
-  return {};
+  etags_[part] = std::move(etag);
 }
 
 Status S3Upload::Complete() {
@@ -165,16 +218,32 @@ Status PutPieces(S3Client& client, const std::string& path,
   const size_t part = sizes.PartOf(size);
   const size_t parts = CeilDiv(size, part);
   SLUICE_ASSIGN_OR_RETURN(const auto upload, S3Upload::Begin(client, path));
-  std::atomic<bool> failed = false;
-  SLUICE_RETURN_IF_ERROR(
-      ForEachFile(parts, sizes.parallel_parts, [&](size_t i) -> Status {
-        if (failed) return {};  // the error is another part's
-        std::string copy;
-        Status status = upload->Put(
-            i, Part(pieces, i * part, std::min(part, size - i * part), &copy));
-        if (!status.ok()) failed = true;
-        return status;
-      }));
+  SLUICE_RETURN_IF_ERROR(ForEachPart(parts, sizes, [&](size_t i) {
+    std::string copy;
+    return upload->Put(
+        i, Part(pieces, i * part, std::min(part, size - i * part), &copy));
+  }));
+  return upload->Complete();
+}
+
+Status CopyObject(S3Client& client, const std::string& from,
+                  const std::string& to, const UploadSizes& sizes) {
+  const auto version = client.Head(from);
+  if (version.status().code() == Code::kFailedPrecondition) {
+    return Unavailable(version.status().message());  // as of any change
+  }
+  SLUICE_RETURN_IF_ERROR(version.status());
+  const uint64_t size = version->size;
+  if (size == ObjectVersion::kUnknownSize || size <= sizes.copied_at_once) {
+    return client.Copy(from, to);
+  }
+  const uint64_t part = sizes.PartOf(size);
+  SLUICE_ASSIGN_OR_RETURN(const auto upload, S3Upload::Begin(client, to));
+  SLUICE_RETURN_IF_ERROR(ForEachPart(CeilDiv(size, part), sizes, [&](size_t i) {
+    const uint64_t offset = i * part;
+    return upload->Copy(i, from, *version, offset,
+                        std::min(part, size - offset));
+  }));
   return upload->Complete();
 }
 

@@ -4,6 +4,7 @@
 #define SLUICE_IO_REMOTE_S3_S3_UPLOAD_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
+#include "io/remote/objects/object_reader.h"
 #include "io/remote/s3/s3_client.h"
 
 namespace sluice::remote {
@@ -22,6 +24,9 @@ struct UploadSizes {
   size_t part = size_t{16} << 20;  // smaller objects are put by one request
   size_t most_parts = 10'000;
   int parallel_parts = 4;
+  // The most bytes that S3 copies by one request; larger objects are copied in
+  // parts, as large as those that are put.
+  uint64_t copied_at_once = uint64_t{5} << 30;
 
   // Bytes of each part but the last of an object of that size.
   size_t PartOf(size_t object) const;
@@ -32,9 +37,9 @@ struct UploadSizes {
   size_t PartOfStream(size_t number) const;
 };
 
-// Parts may be put by several threads. Errors name the path. A process that is
-// killed leaves its parts on the server, invisible: a lifecycle rule of the
-// bucket (AbortIncompleteMultipartUpload) removes them.
+// Parts may be put and copied by several threads. Errors name the path. A
+// process that is killed leaves its parts on the server, invisible: a lifecycle
+// rule of the bucket (AbortIncompleteMultipartUpload) removes them.
 class S3Upload {
  public:
   // The client outlives it.
@@ -47,6 +52,10 @@ class S3Upload {
 
   // Number `part`, from 0; once each.
   Status Put(size_t part, std::string_view bytes);
+  // Likewise, made within the server of n > 0 bytes of the object `from`, from
+  // `offset` on. kUnavailable where it is known not to be `version` any more.
+  Status Copy(size_t part, const std::string& from,
+              const ObjectVersion& version, uint64_t offset, uint64_t n);
   // Now the object is there, made of all parts, which are 0 to some number.
   Status Complete();
 
@@ -54,6 +63,7 @@ class S3Upload {
   S3Upload(S3Client& client, std::string path, ObjectPath object,
            std::string mark);
   Status Abort();
+  void Keep(size_t part, std::string etag) EXCLUDES(mutex_);
   // Is what lies there now this upload's?
   Result<bool> IsThere();
 
@@ -71,6 +81,12 @@ class S3Upload {
 Status PutPieces(S3Client& client, const std::string& path,
                  std::span<const std::string_view> pieces,
                  const UploadSizes& sizes);
+
+// Within the server, by one request or in parts; `to` appears whole, as the
+// object that `from` is at first. What others have written into its headers is
+// not copied in parts. Errors as S3Client::Put's.
+Status CopyObject(S3Client& client, const std::string& from,
+                  const std::string& to, const UploadSizes& sizes);
 
 }  // namespace sluice::remote
 

@@ -39,10 +39,10 @@ Result<ObjectList> ParseObjectList(std::string_view body);
 // The UploadId that CreateMultipartUpload answers with.
 Result<std::string> ParseUploadId(std::string_view body);
 
-// The answer to CompleteMultipartUpload and CopyObject, which may be an error
-// behind a status of 200.
+// The answer to CompleteMultipartUpload, CopyObject and UploadPartCopy, which
+// may be an error behind a status of 200.
 struct S3Outcome {
-  std::string etag;  // of the new object
+  std::string etag;  // of the new object or part
   S3Error error;     // empty where all went well
 
   bool ok() const { return error.code.empty(); }

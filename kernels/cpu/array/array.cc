@@ -50,12 +50,20 @@ struct TileSum {
       at += i % shape[d] * strides[d];
       i /= shape[d];
     }
-    // Very many of one sign would lose their last digits in float.
+    // Very many of one sign would lose their last digits in float, and doubles
+    // theirs in one sum.
+    constexpr int kRun = 128;
     using C = ComputeType<T>;
-    std::conditional_t<std::is_floating_point_v<C>, double, C> sum = 0;
+    std::conditional_t<std::is_floating_point_v<C>, double, C> sum = 0, run = 0;
+    int terms = 0;  // of the run
     std::array<int64_t, Shape::kMaxRank> tile{};
     for (int d = 0; d >= 0;) {
-      sum += static_cast<C>(dy[at]);
+      run += static_cast<C>(dy[at]);
+      if (++terms == kRun) {
+        sum += run;
+        run = 0;
+        terms = 0;
+      }
       for (d = shape.rank() - 1; d >= 0; --d) {
         at += tile_strides[d];
         if (++tile[d] < multiples[d]) break;
@@ -63,6 +71,7 @@ struct TileSum {
         tile[d] = 0;
       }
     }
+    sum += run;
     return T(static_cast<C>(sum));
   }
 };

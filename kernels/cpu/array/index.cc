@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "engine/semantics/gather_shape.h"
 #include "engine/tensor.h"
@@ -14,6 +15,8 @@ namespace sluice::cpu {
 namespace {
 
 constexpr int64_t kGrain = 1 << 14;  // elements per piece of work, about
+// The most of a row's largest that insertion finds quickly.
+constexpr int64_t kMostInserted = 64;
 
 int64_t RowsPerPiece(int64_t row) {
   return std::max<int64_t>(kGrain / std::max<int64_t>(row, 1), 1);
@@ -51,9 +54,11 @@ Result<KernelPtr> MakeOneHot(const KernelSpec& spec) {
       });
 }
 
-// The k largest of x[n], by insertion: quick for the small k of a top-k.
+// The k largest of x[n], of equals the first, by insertion: quick for the small
+// k of a top-k, up to kMostInserted.
 template <typename T>
-void TopOfRow(const T* x, int64_t n, int64_t k, T* values, int64_t* indices) {
+void InsertTopOfRow(const T* x, int64_t n, int64_t k, T* values,
+                    int64_t* indices) {
   using C = ComputeType<T>;
   int64_t found = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -73,6 +78,30 @@ void TopOfRow(const T* x, int64_t n, int64_t k, T* values, int64_t* indices) {
   }
 }
 
+// The same by a heap of the indices so far, the last in order on top, for any
+// k: about n log(k) comparisons.
+template <typename T>
+void HeapTopOfRow(const T* x, int64_t n, int64_t k, T* values,
+                  int64_t* indices) {
+  const auto exceeds = [x](int64_t i, int64_t j) {
+    using C = ComputeType<T>;
+    return Exceeds(static_cast<C>(x[i]), static_cast<C>(x[j]));
+  };
+  const auto before = [&](int64_t i, int64_t j) {
+    return exceeds(i, j) || (i < j && !exceeds(j, i));
+  };
+  std::iota(indices, indices + k, int64_t{0});
+  std::make_heap(indices, indices + k, before);
+  for (int64_t i = k; i < n; ++i) {
+    if (!before(i, indices[0])) continue;
+    std::pop_heap(indices, indices + k, before);
+    indices[k - 1] = i;
+    std::push_heap(indices, indices + k, before);
+  }
+  std::sort_heap(indices, indices + k, before);
+  for (int64_t j = 0; j < k; ++j) values[j] = x[indices[j]];
+}
+
 Result<KernelPtr> MakeTopK(const KernelSpec& spec) {
   const Shape& x = spec.inputs[0].shape;
   const int64_t n = x[-1], rows = x.elements(0, x.rank() - 1);
@@ -81,10 +110,12 @@ Result<KernelPtr> MakeTopK(const KernelSpec& spec) {
       spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
         return KernelOf([=](const KernelContext& c) {
           if (k == 0) return;  // there may be 2^62 rows of nothing
+          const auto top =
+              k <= kMostInserted ? InsertTopOfRow<T> : HeapTopOfRow<T>;
           ParallelFor(rows, RowsPerPiece(n), [&](int64_t begin, int64_t end) {
             for (int64_t row = begin; row < end; ++row) {
-              TopOfRow(c.input<T>(0) + row * n, n, k, c.output<T>(0) + row * k,
-                       c.output<int64_t>(1) + row * k);
+              top(c.input<T>(0) + row * n, n, k, c.output<T>(0) + row * k,
+                  c.output<int64_t>(1) + row * k);
             }
           });
         });

@@ -1,10 +1,12 @@
 // Depthwise convolutions of float32 with one filter per channel, and their
 // gradients: a result pixel is the sum, over the taps that lie on the image, of
-// a source pixel times a row of the filter (kernels/cpu/simd/depthwise.h).
+// a source pixel times a row of the filter (kernels/cpu/simd/depthwise.h). The
+// fused forms add to each row of pixels while it is in the nearest cache.
 #include <algorithm>
 
 #include "engine/ceil_div.h"
 #include "engine/threads.h"
+#include "kernels/cpu/conv/conv_epilogue.h"
 #include "kernels/cpu/conv/direct_conv.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/simd/simd.h"
@@ -23,10 +25,12 @@ constexpr int64_t kMaxWindows = 256;
 // Multiply-adds of a piece of work.
 constexpr int64_t kPieceWork = 1 << 18;
 
-// Gathers taps and sums them whenever there are kMaxTaps.
+// Gathers taps and sums them whenever there are kMaxTaps. begun: y holds
+// something that they are added to.
 class PixelSum {
  public:
-  PixelSum(int64_t channels, float* y) : channels_(channels), y_(y) {}
+  PixelSum(int64_t channels, bool begun, float* y)
+      : begun_(begun), channels_(channels), y_(y) {}
   void Add(const float* x, const float* filter) {
     if (count_ == kMaxTaps) Flush();
     x_[count_] = x;
@@ -42,36 +46,48 @@ class PixelSum {
   const float* x_[kMaxTaps];
   const float* filter_[kMaxTaps];
   int64_t count_ = 0;
-  bool begun_ = false;
+  bool begun_;
   int64_t channels_;
   float* y_;
 };
 
-// The pixels of every row [n, h] of results; sum(row of all images, column,
-// its PixelSum) adds the taps.
+// The pixels of every row [n, h] of results: add_taps(image, row, column, its
+// PixelSum) adds the taps. They are added to the epilogue's addend, which may
+// be the result, and its bias to them.
 template <typename AddTaps>
-void ForPixels(const ConvGeometry& g, int64_t h, int64_t w, float* result,
+void ForPixels(const ConvGeometry& g, int64_t h, int64_t w,
+               const ConvEpilogue& epilogue, float* result,
                const AddTaps& add_taps) {
   if (w == 0) return;  // there may be 2^62 rows of nothing
   const int64_t channels = g.groups;
   const int64_t row_work = std::max<int64_t>(w * channels * g.taps(), 1);
+  const float* const addend = epilogue.addend;
   ParallelFor(g.images * h, std::max<int64_t>(kPieceWork / row_work, 1),
               [&](int64_t begin, int64_t end) {
                 for (int64_t row = begin; row < end; ++row) {
+                  const int64_t first = row * w * channels;
+                  float* const pixels = result + first;
+                  if (addend != nullptr && addend != result) {
+                    std::copy_n(addend + first, w * channels, pixels);
+                  }
                   for (int64_t column = 0; column < w; ++column) {
-                    PixelSum sum(channels,
-                                 result + (row * w + column) * channels);
+                    PixelSum sum(channels, /*begun=*/addend != nullptr,
+                                 pixels + column * channels);
                     add_taps(row / h, row % h, column, sum);
                     sum.Flush();
+                  }
+                  if (epilogue.bias != nullptr) {
+                    Simd().bias_add(pixels, epilogue.bias, pixels, w, channels,
+                                    epilogue.relu);
                   }
                 }
               });
 }
 
 void Forward(const ConvGeometry& g, const float* x, const float* filter,
-             float* y) {
+             const ConvEpilogue& epilogue, float* y) {
   const int64_t channels = g.groups;
-  ForPixels(g, g.h.output, g.w.output, y,
+  ForPixels(g, g.h.output, g.w.output, epilogue, y,
             [&](int64_t image, int64_t oh, int64_t ow, PixelSum& sum) {
               for (int64_t kh = 0; kh < g.h.window; ++kh) {
                 const int64_t ih = g.h.Start(oh) + kh * g.h.dilation;
@@ -89,9 +105,9 @@ void Forward(const ConvGeometry& g, const float* x, const float* filter,
 }
 
 void BackpropInput(const ConvGeometry& g, const float* dy, const float* filter,
-                   float* dx) {
+                   const ConvEpilogue& epilogue, float* dx) {
   const int64_t channels = g.groups;
-  ForPixels(g, g.h.input, g.w.input, dx,
+  ForPixels(g, g.h.input, g.w.input, epilogue, dx,
             [&](int64_t image, int64_t ih, int64_t iw, PixelSum& sum) {
               for (int64_t kh = 0; kh < g.h.window; ++kh) {
                 const int64_t oh = WindowOver(g.h, ih, kh);
@@ -174,12 +190,13 @@ void BackpropFilter(const ConvGeometry& g, const float* x, const float* dy,
 }
 
 using RunFn = void (*)(const ConvGeometry& g, const float* a, const float* b,
-                       float* result);
+                       const ConvEpilogue& epilogue, float* result);
 template <RunFn run>
 Result<KernelPtr> Make(const KernelSpec& spec) {
   SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
-  return KernelOf([g](const KernelContext& c) {
-    run(g, c.input<float>(0), c.input<float>(1), c.output<float>(0));
+  return KernelOf([g, epilogue = ConvEpilogueOf(spec)](const KernelContext& c) {
+    run(g, c.input<float>(0), c.input<float>(1), epilogue(c),
+        c.output<float>(0));
   });
 }
 
@@ -209,9 +226,8 @@ void RegisterDepthwiseKernels(KernelTable& table) {
                     .dtypes = DType::kFloat32,
                     .make = make});
   };
-  for (const char* op : {"Conv2D", "DepthwiseConv2D"}) {
-    add(op, Make<Forward>);
-  }
+  for (const char* op : kConvolutions) add(op, Make<Forward>);
+  add("DepthwiseConv2D", Make<Forward>);
   for (const char* op :
        {"Conv2DBackpropInput", "DepthwiseConv2DBackpropInput"}) {
     add(op, Make<BackpropInput>);

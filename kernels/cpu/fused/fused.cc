@@ -44,16 +44,17 @@ T SumOf(const T* x, int64_t n) {
   }
 }
 
-// y[column] (+)= the sum over rows of x.
+// y[column] (+)= the sum over rows of x, which is part of a tile.
 template <typename T>
 void AddRows(const T* x, T* y, int64_t rows, int64_t columns, bool accumulate) {
   if constexpr (sizeof(T) == sizeof(float)) {
     Simd().column_sums(x, y, rows, columns, accumulate);
+  } else if (accumulate) {
+    T sums[kMostFusedTile];
+    SumRowsInRuns(x, rows, columns, columns, sums);
+    for (int64_t j = 0; j < columns; ++j) y[j] += sums[j];
   } else {
-    if (!accumulate) std::fill(y, y + columns, T(0));
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t j = 0; j < columns; ++j) y[j] += x[r * columns + j];
-    }
+    SumRowsInRuns(x, rows, columns, columns, y);
   }
 }
 

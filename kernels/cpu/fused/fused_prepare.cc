@@ -101,6 +101,13 @@ class Compiler {
   void PrepareSum() {
     if (!HasSum()) return;
     const int64_t results = spec_.outputs.back().shape.elements();
+    // A piece adds up what its tiles come to one after another; of very many
+    // the last digits of doubles would be lost.
+    if (p_.element_size == sizeof(double)) {
+      constexpr int64_t kMostTiles = 64;
+      p_.grain =
+          std::min(p_.grain, std::max(kElementwiseGrain, kMostTiles * p_.tile));
+    }
     p_.sum_scale = spec_.attrs.Float("sum_scale");
     p_.sum_register = values_[spec_.attrs.Ints("outputs").back()].place.index;
     if (spec_.attrs.String("sum") == "leading") {

@@ -12,13 +12,15 @@
 namespace sluice::cpu {
 namespace {
 
-// Where the matrices of a batch begin, in elements.
+// Where the matrices of a batch begin, in elements; of empty results, of which
+// there may be any number, nowhere.
 struct BatchOffsets {
   std::vector<int64_t> a, b;
 };
 
 BatchOffsets OffsetsOf(const KernelSpec& spec) {
   const Shape& c = spec.outputs[0].shape;
+  if (c.elements() == 0) return {};
   const int rank = c.rank() - 2;
   const int64_t batches = c.elements(0, rank);
   auto offsets = [&](const Shape& x) {

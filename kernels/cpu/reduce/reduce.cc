@@ -4,7 +4,8 @@
 // first. A long n is cut into segments, whose partial results the next stage
 // combines; the cuts and the order depend on shapes alone, so the bits do not
 // depend on the number of threads. Partial results are a reducer's State, wide
-// enough that sums of 10^7 float32 elements stay accurate.
+// enough that sums of 10^7 float32 elements stay accurate; those of doubles are
+// added up in runs.
 #include "kernels/cpu/reduce/reduce.h"
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/reduce/reducers.h"
+#include "kernels/cpu/sum_in_runs.h"
 #include "kernels/cpu/tensor_list.h"
 
 namespace sluice::cpu {
@@ -53,45 +55,63 @@ std::vector<Stage> PlanStages(const std::vector<DimGroup>& groups) {
   return stages;
 }
 
+// y[columns] = x[rows, inner]'s first columns, at most kColumnBlock, each
+// combined over the rows. In one sum of thousands of doubles, which `from`
+// leaves as they are, the last digits of each would be lost; those of narrower
+// elements are far from the last of a double.
+template <typename Monoid, typename In, typename From>
+void CombineRows(const In* x, int64_t rows, int64_t inner, int64_t columns,
+                 From from, typename Monoid::State* y) {
+  using State = typename Monoid::State;
+  constexpr bool kInRuns =
+      std::is_same_v<Monoid, Sums<double>> && std::is_same_v<In, double>;
+  if (inner == 1) {
+    if constexpr (kInRuns) {
+      *y = SumInRuns<double>(rows, [&](int64_t i) { return from(x[i]); });
+    } else {
+      State s = Monoid::Start();
+      for (int64_t i = 0; i < rows; ++i) Monoid::Merge(s, from(x[i]));
+      *y = s;
+    }
+  } else if constexpr (kInRuns) {
+    SumRowsInRuns(x, rows, inner, columns, y);
+  } else {
+    State block[kColumnBlock];
+    std::fill_n(block, columns, Monoid::Start());
+    for (int64_t i = 0; i < rows; ++i, x += inner) {
+      for (int64_t j = 0; j < columns; ++j) {
+        Monoid::Merge(block[j], from(x[j]));
+      }
+    }
+    std::copy_n(block, columns, y);
+  }
+}
+
 // One stage; `from` makes a state of what the input holds.
 template <typename Monoid, typename In, typename From>
 void RunStage(const Stage& stage, const In* in, typename Monoid::State* out,
               From from) {
-  using State = typename Monoid::State;
   const auto [outer, n, inner] = stage.form;
   const int64_t blocks = CeilDiv(inner, kColumnBlock);
   const int64_t cost = std::max<int64_t>(
       1, std::min(n, stage.rows) * (inner / std::max<int64_t>(1, blocks)));
-  ParallelFor(
-      outer * stage.segments * blocks,
-      std::max<int64_t>(1, kReduceGrain / cost),
-      [&, n = n, inner = inner](int64_t begin, int64_t end) {
-        for (int64_t task = begin; task < end; ++task) {
-          const int64_t result_row = task / blocks;
-          const int64_t segment = result_row % stage.segments;
-          const int64_t first = segment * stage.rows;
-          const int64_t rows = std::min(stage.rows, n - first);
-          const int64_t column = task % blocks * kColumnBlock;
-          const In* x =
-              in + (result_row / stage.segments * n + first) * inner + column;
-          State* y = out + result_row * inner + column;
-          if (inner == 1) {
-            State s = Monoid::Start();
-            for (int64_t i = 0; i < rows; ++i) Monoid::Merge(s, from(x[i]));
-            *y = s;
-            continue;
-          }
-          const int64_t columns = std::min(kColumnBlock, inner - column);
-          State block[kColumnBlock];
-          std::fill_n(block, columns, Monoid::Start());
-          for (int64_t i = 0; i < rows; ++i, x += inner) {
-            for (int64_t j = 0; j < columns; ++j) {
-              Monoid::Merge(block[j], from(x[j]));
-            }
-          }
-          std::copy_n(block, columns, y);
-        }
-      });
+  ParallelFor(outer * stage.segments * blocks,
+              std::max<int64_t>(1, kReduceGrain / cost),
+              [&, n = n, inner = inner](int64_t begin, int64_t end) {
+                for (int64_t task = begin; task < end; ++task) {
+                  const int64_t result_row = task / blocks;
+                  const int64_t segment = result_row % stage.segments;
+                  const int64_t first = segment * stage.rows;
+                  const int64_t rows = std::min(stage.rows, n - first);
+                  const int64_t column = task % blocks * kColumnBlock;
+                  const In* x =
+                      in + (result_row / stage.segments * n + first) * inner +
+                      column;
+                  CombineRows<Monoid>(x, rows, inner,
+                                      std::min(kColumnBlock, inner - column),
+                                      from, out + result_row * inner + column);
+                }
+              });
 }
 
 // The stages' results follow each other in the workspace.

@@ -22,9 +22,11 @@ template <typename T>
 using Wide = std::conditional_t<std::is_floating_point_v<ComputeType<T>>,
                                 double, uint64_t>;
 
-// Calls fn(outer index, first column, columns) for each block of columns.
+// Calls fn(outer index, first column, columns) for each block of columns that
+// has elements.
 template <typename Fn>
 void ForEachColumnBlock(const AxisForm& form, Fn fn) {
+  if (form.n == 0) return;  // there may be 2^62 columns of nothing
   const int64_t blocks = CeilDiv(form.inner, kColumnBlock);
   const int64_t cost =
       std::max<int64_t>(1, form.n * std::min(form.inner, kColumnBlock));

@@ -51,9 +51,12 @@ __device__ void UpdateChunk(const OptimizerTensor& tensor, int64_t chunk,
       [&](Elements<T, G> in, int64_t i, int64_t count, bool at_once) {
         for (int k = 0; k < kN; ++k) {
           T& value = in.variable.at[k];
+          // Nothing times an infinite parameter is no number. To look at the
+          // factor instead would make two loops of this one.
+          const T decay = gradient_decay * value;
           const T gradient =
               T(static_cast<ComputeOf<G>>(in.gradient.at[k])) * gradient_scale +
-              gradient_decay * value;
+              (decay == decay ? decay : T(0));
           rule(u, gradient, value, in.slots[0].at[k], in.slots[1].at[k]);
         }
         StorePack(in.variable, p + i, count, at_once);

@@ -17,7 +17,8 @@ class Hook {
   // Called before the first step, after the state was restored. If training
   // begins again in the same process, because a parameter server was gone
   // (TrainingServers::patience) or the workers of an elastic job have changed,
-  // hooks are called again with another run, and the step may go back.
+  // hooks are called again with another run, and the step and the hook's state
+  // may go back.
   virtual void Begin(TrainingRun& /*run*/) {}
   // Whether step number `step` should fill run.measurement().
   virtual bool Measures(const TrainingRun& /*run*/, int64_t /*step*/) const {
@@ -36,11 +37,13 @@ class Hook {
   // not after an error.
   virtual void End(TrainingRun& /*run*/) {}
 
-  // The state that a checkpoint keeps of the hook, and its name; "": none.
-  // After a step that failed it is saved beside variables from up to
-  // `log_every` steps before, though not from before an evaluation. A resumed
-  // training restores it before Begin. RestoreState throws Error for a text
-  // that SaveState did not write.
+  // The state that a checkpoint keeps of the hook, and its name; "": none. It
+  // is taken when all hooks have been called for a step or an evaluation of
+  // which the variables are kept, and goes with these: what is left of a
+  // training that failed has both from up to `log_every` steps before, though
+  // not from before an evaluation that all hooks had. A resumed training, and
+  // one that begins again, restores it before Begin. RestoreState throws Error
+  // for a text that SaveState did not write.
   virtual std::string StateName() const { return ""; }
   virtual std::string SaveState() const { return ""; }
   virtual void RestoreState(const std::string& /*state*/) {}

@@ -36,10 +36,18 @@ bool Meets(const std::string& op) {
 
 void SaveHooks(const std::vector<const Hook*>& hooks, TrainingState* state) {
   for (const Hook* hook : hooks) {
-    if (const std::string name = hook->StateName(); !name.empty()) {
-      state->extra[HookStateKey(name)] = hook->SaveState();
-    }
+    const std::string name = hook->StateName();
+    if (name.empty() || state->extra.contains(HookStateKey(name))) continue;
+    state->extra[HookStateKey(name)] = hook->SaveState();
   }
+}
+
+void KeepStates(const std::vector<const Hook*>& hooks, TrainingRun& run) {
+  const std::shared_ptr<const Checkpoint> snapshot = run.snapshot();
+  if (snapshot == nullptr || snapshot->state.step != run.step()) return;
+  TrainingState states;
+  SaveHooks(hooks, &states);
+  run.AddToSnapshot(states.extra);
 }
 
 void RestoreHooks(const std::vector<Hook*>& hooks, const TrainingState& state,

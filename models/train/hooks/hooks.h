@@ -52,7 +52,8 @@ class EarlyStopping : public Hook {
 // a value. With loss scaling, only when the scale is down to its least: until
 // then such a step is skipped. To find the node, the steps since the last
 // snapshot are run again and each node's output is checked; a snapshot of all
-// variables is kept in memory and renewed every `interval` steps.
+// variables is kept in memory and renewed every `interval` steps; 0: only where
+// others renew it, as to save it.
 class NanStop : public Hook {
  public:
   explicit NanStop(int64_t interval = 100) : interval_(interval) {}
@@ -102,12 +103,17 @@ class Profile : public Hook {
 // metric, or else the loss, with its sign changed if lower is better.
 double JudgedBy(const TrainerSpec& spec, const Evaluation& evaluation);
 
-// SaveHooks puts the hooks' states into TrainingState::extra; RestoreHooks
-// gives them back to the hooks. `source` is for messages. Throws
-// Error(kDataLoss) for a state that cannot be read.
+// SaveHooks puts the hooks' states into TrainingState::extra, but for those
+// that are there already; RestoreHooks gives them back to the hooks. `source`
+// is for messages. Throws Error(kDataLoss) for a state that cannot be read.
 void SaveHooks(const std::vector<const Hook*>& hooks, TrainingState* state);
 void RestoreHooks(const std::vector<Hook*>& hooks, const TrainingState& state,
                   const std::string& source);
+// Puts the hooks' states, as they are now, into the run's snapshot, if there is
+// one of its present step. To be called when all hooks have done their part of
+// that step or evaluation: whoever goes on from the snapshot then has states of
+// the same moment, and an evaluation that failed half-way is made anew.
+void KeepStates(const std::vector<const Hook*>& hooks, TrainingRun& run);
 
 }  // namespace sluice
 

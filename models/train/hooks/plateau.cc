@@ -91,8 +91,12 @@ void ReduceOnPlateau::Reduce(TrainingRun& run, int64_t step) const {
   if (!(now < before)) return;
   run.session().Write(factor, Tensor::Scalar(now));
   // From an older one NanStop would run the steps to come again at the rate
-  // before. One that is being saved is renewed by what saves it.
-  if (!run.snapshot_held()) run.RenewSnapshot();
+  // before. One that is being saved is renewed by what saves it. With servers
+  // no steps are run again: what is gone on from there, where one ends, is
+  // renewed when the other hooks have had the evaluation, too.
+  if (!run.snapshot_held() && !run.options().servers.any()) {
+    run.RenewSnapshot();
+  }
   run.options().Note(fmt::format(
       "the learning rate is multiplied by {:g} from step {}: no better for {} "
       "evaluation{}; it is now {:g} times its schedule",

@@ -182,6 +182,7 @@ void SaveCheckpoints::Save(TrainingRun& run, std::optional<double> metric) {
   run.RenewSnapshot();
   // Of scattered variables it may be the one that is saved, with its metric.
   if (!metric && run.snapshot()->state.step == saved_step_) return;
+  KeepStates(others_, run);
   Write(run, metric);
 }
 

@@ -46,7 +46,10 @@ struct TrainingOptions {
   // Epochs between evaluations, each of which saves a checkpoint; 0: only at
   // the end.
   double evaluate_every = 1;
-  int64_t log_every = 100;  // steps
+  // Steps between reports, and between the snapshots that a training which
+  // fails is looked into and saved from. 0: no reports of steps, and no
+  // snapshots but those that are saved.
+  int64_t log_every = 100;
   // Activations that gradients compute again instead of keeping them.
   Recompute recompute = Recompute::kNone;
   // AllReduceOptions::between, if there are several workers, or virtual ones.
@@ -58,6 +61,9 @@ struct TrainingOptions {
   // whatever the number of real workers, at most as many (docs/distributed.md).
   // 0: the workers themselves, or mirrored devices, define it.
   int64_t virtual_workers = 0;
+  // Of an elastic job without virtual workers: as many as there may ever be,
+  // each of which must be able to have a share of every batch; 0: not known.
+  int64_t most_workers = 0;
   // Whether the batch size is proportional to the number of workers
   // (--batch-size-per-worker), so that a resumed training may have another:
   // epochs and schedules then count the examples that were trained on.

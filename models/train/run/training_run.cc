@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <string_view>
 
+#include "engine/catch_errors.h"
 #include "engine/ceil_div.h"
 #include "engine/cpu_features.h"
+#include "engine/parse_number.h"
 #include "engine/text/json.h"
 #include "graph/compile/extract.h"
 #include "graph/ops/collective.h"
@@ -20,42 +22,28 @@
 #include "models/train/run/leaf_steps.h"
 #include "models/train/run/scattered_variables.h"
 #include "models/train/run/served_tables.h"
+#include "models/train/run/training_length.h"
 #include "models/train/workers/device_threads.h"
 
 namespace sluice {
 namespace {
 
-Optimizer OptimizerFor(const TrainerSpec& spec, const RunContext& run,
-                       const TrainingOptions& options) {
-  Optimizer optimizer =
-      spec.optimizer ? spec.optimizer(run) : optimizers::Adam();
-  const bool half = options.session.precision == Precision::kFloat16;
-  if (half && !optimizer.scales_loss()) {
-    optimizer = optimizer.WithLossScaling();
+// The rate of the update, which Optimizer::Minimize has named. An input's
+// feature or a node of the model may have taken the name before: so it is the
+// last node of that name, or of one that was made unique (Graph::UniqueName).
+Output RateOf(const Graph& graph) {
+  constexpr std::string_view kName = "learning_rate";
+  Output rate;
+  for (const auto& node : graph.nodes()) {
+    std::string_view name = node->name();
+    if (!node->Is("Identity") || !name.starts_with(kName)) continue;
+    name.remove_prefix(kName.size());
+    const bool numbered =
+        name.starts_with('_') && ParseWhole<int>(name.substr(1)).has_value();
+    if (name.empty() || numbered) rate = node->output(0);
   }
-  if (options.batch_by_workers) {
-    optimizer = optimizer.WithLearningRate(
-        schedules::Shifted(optimizer.learning_rate()));
-  }
-  return options.recompute == Recompute::kNone
-             ? optimizer
-             : optimizer.WithRecompute(options.recompute);
-}
-
-// Of a step: of the batches that the input has, each of which is for as many
-// steps (ForInput). `run` has the size that the input function was asked for.
-int64_t BatchSizeOf(const TrainerSpec& spec, const Dataset& input,
-                    const RunContext& run, int64_t steps) {
-  const int64_t size = input.batch_size(), asked = run.batch_size * steps;
-  // Workers that have their own speeds take as many examples each.
-  if (run.batch_size_given ? size == asked : size % steps == 0) {
-    return size / steps;
-  }
-  throw Error(Code::kInvalidArgument,
-              fmt::format("{}: the input has batches of {}, the run's batch "
-                          "size is {}; end the input with "
-                          "Batch(run.batch_size)",
-                          spec.name, size, asked));
+  SLUICE_CHECK(rate.valid());
+  return rate;
 }
 
 // Checkpoints hold them as JSON, which is UTF-8, and so they go to other
@@ -136,30 +124,6 @@ bool AllCopyBatches(const Workers& workers, const SessionOptions& session) {
   return std::find(each.begin(), each.end(), 0) == each.end();
 }
 
-// Where only its end tells how large the input is, all steps are taken for one
-// epoch, or its end is that of an epoch.
-double StepsPerEpoch(const Dataset& input, RunContext& run) {
-  const int64_t examples = input.examples_per_epoch();
-  if (examples >= 0) {
-    return static_cast<double>(examples) / static_cast<double>(run.batch_size);
-  }
-  if (run.steps > 0) {
-    run.epoch_is_all_steps = true;
-    return static_cast<double>(run.steps);
-  }
-  const bool ends = input.cardinality() == kUnknownCardinality;
-  if (ends && run.epochs == std::floor(run.epochs)) {
-    return RunContext::kEpochsEndWithInput;
-  }
-  throw Error(Code::kInvalidArgument,
-              "how many examples the input has, or how many batches "
-              "BucketByLength makes of them, is not known before they are "
-              "read: give the number of steps (--steps), where there are no "
-              "buckets that of examples with Dataset::ExpectSize, or a whole "
-              "number of epochs and an input that ends with each of them, "
-              "without Repeat");
-}
-
 }  // namespace
 
 TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
@@ -210,6 +174,14 @@ std::vector<BytesToFloats> TrainingRun::MakeInput() {
   const std::string position = input_.MakeIterator().SavePosition();
   workers_.RequireSame("input", position);
   if (!workers_.several()) CheckForAnyRank(spec_, context_, position);
+  // Else it would be who comes later that ends the training.
+  if (const int64_t most = options_.most_workers;
+      most > 1 && !workers_.in_leaves()) {
+    const Status each =
+        CatchErrors([&] { (void)input_.Share(most - 1, most); });
+    ThrowIfError(
+        each.WithContext(fmt::format("up to {} processes (--elastic)", most)));
+  }
   workers_.RequireSame("seed", fmt::format("{}", context_.seed));
   std::vector<BytesToFloats> to_floats;
   if (AllCopyBatches(workers_, options_.session)) {
@@ -221,18 +193,7 @@ std::vector<BytesToFloats> TrainingRun::MakeInput() {
 }
 
 void TrainingRun::SetLength() {
-  if (context_.batch_size < 1 || !(context_.epochs >= 0)) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("wanted a positive batch size and epochs that are "
-                            "not negative, got {} and {}",
-                            context_.batch_size, context_.epochs));
-  }
-  context_.batch_size = BatchSizeOf(spec_, input_, context_, steps_at_once());
-  context_.steps_per_epoch = StepsPerEpoch(input_, context_);
-  if (context_.steps > 0) {
-    context_.epochs =
-        static_cast<double>(context_.steps) / context_.steps_per_epoch;
-  }
+  ReckonLength(spec_, input_, steps_at_once(), &context_);
   workers_.RequireSame(
       "batch size, number of steps, evaluations or reports",
       fmt::format("{}, {}, {}, {}", batch_size(),
@@ -304,7 +265,7 @@ void TrainingRun::MakeSession() {
                  : std::make_unique<DeviceThreads>();
   session_ = std::make_unique<Session>(graph_, PlaceTraining());
   if (apart_) session_->set_replica(static_cast<uint32_t>(workers_.rank()));
-  MakeSteps(graph_.Get("learning_rate"));
+  MakeSteps(RateOf(graph_));
 }
 
 void TrainingRun::MakeInference(int64_t batch_size_asked) {

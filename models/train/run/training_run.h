@@ -94,12 +94,12 @@ class TrainingRun {
   int64_t step() const { return step_; }
   // steps_at_once: what a call of Step adds to step(). Passes: whether a
   // multiple of `every` is among the steps added by the call that reached
-  // `step`.
+  // `step`; never if `every` is not positive.
   int64_t steps_at_once() const {
     return apart_ && !backed_ ? workers_.size() : 1;
   }
   bool Passes(int64_t step, int64_t every) const {
-    return step / every > (step - steps_at_once()) / every;
+    return every > 0 && step / every > (step - steps_at_once()) / every;
   }
   // Whether each worker has its own speed.
   bool apart() const { return apart_; }
@@ -131,6 +131,10 @@ class TrainingRun {
   // The step that training ends with; not known if epochs end with the input.
   int64_t total_steps() const;
   bool knows_total_steps() const { return context_.knows_total_steps(); }
+  // Whether that is a step which may be reached.
+  bool has_last_step() const {
+    return knows_total_steps() && total_steps() < RunContext::kEndless;
+  }
   // Epochs done: with the fraction of the present one, unless epochs end with
   // the input.
   double epoch() const {
@@ -223,6 +227,9 @@ class TrainingRun {
   std::shared_ptr<const Checkpoint> snapshot() const { return snapshot_; }
   bool snapshot_held() const { return snapshot_.use_count() > 1; }
   void RenewSnapshot();
+  // Puts what others keep with the snapshot, which must be there, into its
+  // TrainingState::extra. A renewed one has none of it.
+  void AddToSnapshot(const std::map<std::string, std::string>& extra);
   // Large tables on parameter servers (TrainingServers::cut_from), which a
   // snapshot has only if it is all that is kept of a training. IsTable: whether
   // a variable is one. TablesToSave: the tables as a checkpoint saves them now,

@@ -117,7 +117,7 @@ void TrainingRun::RenewSnapshot() {
   const std::shared_ptr<Checkpoint> renewed =
       beside ? std::make_shared<Checkpoint>() : snapshot_;
   TrainingState& state = renewed->state;
-  state.step = 0;  // until it is whole
+  state = {};  // of step 0 until it is whole
   Terms().Save(examples_before_ + (step_ - steps_before_) * batch_size(),
                &state);
   state.dataset_position = Position();
@@ -141,6 +141,12 @@ void TrainingRun::RenewSnapshot() {
   state.step = step_;
   snapshot_ = renewed;
   snapshot_is_old_ = false;
+}
+
+void TrainingRun::AddToSnapshot(
+    const std::map<std::string, std::string>& extra) {
+  SLUICE_CHECK(snapshot_ != nullptr);
+  for (const auto& [key, value] : extra) snapshot_->state.extra[key] = value;
 }
 
 bool TrainingRun::IsTable(const std::string& variable) const {

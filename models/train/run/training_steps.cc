@@ -50,8 +50,9 @@ int64_t TrainingRun::total_steps() const {
   const int64_t total = context_.total_steps();
   const double ahead = StepsAhead();
   if (context_.steps > 0 || ahead == 0) return total;
-  const double left = context_.epochs * context_.steps_per_epoch - ahead - 1e-6;
-  return std::max(steps_before_, static_cast<int64_t>(std::ceil(left)));
+  return std::max(steps_before_,
+                  RunContext::WholeSteps(
+                      context_.epochs * context_.steps_per_epoch - ahead));
 }
 
 double TrainingRun::StepsAhead() const {

@@ -10,16 +10,6 @@ namespace {
 
 using Kind = CheckpointChoice::Kind;
 
-ChosenCheckpoint Best(const CheckpointManager& saved,
-                      const std::string& directory, const char* why) {
-  auto best = saved.RestoreBest().ValueOrThrow();
-  if (best) return {*std::move(best), why};
-  throw Error(Code::kNotFound,
-              fmt::format("no checkpoint in '{}' was evaluated, so none is "
-                          "the best; ask for the newest",
-                          directory));
-}
-
 }  // namespace
 
 CheckpointChoice ParseCheckpointChoice(const std::string& text) {
@@ -42,16 +32,28 @@ std::optional<ChosenCheckpoint> ChooseCheckpoint(
                             "the one asked for"};
   }
   if (choice.kind == Kind::kBest) {
-    return Best(saved, directory, "the best one");
+    auto best = saved.RestoreBest().ValueOrThrow();
+    if (best) return ChosenCheckpoint{*std::move(best), "the best one"};
+    throw Error(Code::kNotFound,
+                fmt::format("no checkpoint in '{}' was evaluated to a number, "
+                            "so none is the best; ask for the newest",
+                            directory));
   }
   auto newest = saved.RestoreNewest().ValueOrThrow();
   if (!newest) return std::nullopt;
-  if (choice.kind == Kind::kAutomatic &&
-      EndedByEarlyStopping(newest->checkpoint.state)) {
-    return Best(saved, directory,
-                "the best one, as early stopping ended the training");
+  if (choice.kind == Kind::kNewest ||
+      !EndedByEarlyStopping(newest->checkpoint.state)) {
+    return ChosenCheckpoint{*std::move(newest), "the newest one"};
   }
-  return ChosenCheckpoint{*std::move(newest), "the newest one"};
+  auto best = saved.RestoreBest().ValueOrThrow();
+  if (best) {
+    return ChosenCheckpoint{
+        *std::move(best), "the best one, as early stopping ended the training"};
+  }
+  // A metric that is never a number does not get better either.
+  return ChosenCheckpoint{*std::move(newest),
+                          "the newest one, as none was evaluated to a number, "
+                          "though early stopping ended the training"};
 }
 
 }  // namespace sluice

@@ -13,7 +13,8 @@ namespace SLUICE_PUBLIC sluice {
 
 struct CheckpointChoice {
   enum class Kind : uint8_t {
-    kAutomatic,  // the best where early stopping ended it, else the newest
+    // The best where early stopping ended it, if there is one, else the newest.
+    kAutomatic,
     kNewest,
     kBest,  // by the metric of its evaluation
     kStep,
@@ -32,7 +33,8 @@ struct ChosenCheckpoint {
 
 // Reads the chosen checkpoint; nullopt if the folder has none. Throws Error:
 // kNotFound for a step without a checkpoint, or if the best is asked for and
-// none was evaluated; kDataLoss if the one asked for, or every one, is damaged.
+// none was evaluated to a number, NaN being none; kDataLoss if the one asked
+// for, or every one, is damaged.
 std::optional<ChosenCheckpoint> ChooseCheckpoint(
     const std::string& directory, const CheckpointChoice& choice);
 

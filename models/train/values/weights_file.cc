@@ -11,6 +11,7 @@
 #include "engine/allocate.h"
 #include "graph/row_pieces.h"
 #include "io/checkpoints/pth.h"
+#include "io/files/without_query.h"
 #include "models/optim/loss_scale.h"
 #include "models/optim/name_pattern.h"
 #include "models/optim/schedule.h"
@@ -343,11 +344,11 @@ Result<LoadedWeights> LoadWeightsLike(Session& session,
                           TakeRows(!pytorch, &wanted, &file));
   if (pytorch) {
     const Status turned = TurnFlattened(wanted, wanted_of_model, &file.tensors);
-    if (!turned.ok()) return turned.WithContext(path);
+    if (!turned.ok()) return turned.WithContext(WithoutQuery(path));
   }
   SLUICE_ASSIGN_OR_RETURN(
       loaded.converted,
-      WriteWeights(session, wanted, file.tensors, path,
+      WriteWeights(session, wanted, file.tensors, WithoutQuery(path),
                    pytorch ? PyTorchLayout() : WeightLayout()));
   for (const auto& [variable, tensor] : by_rows) {
     SLUICE_RETURN_IF_ERROR(WriteByRows(session, variable, tensor));

@@ -80,9 +80,15 @@ TEST_CASE("two halves of a batch make the update of the whole") {
 }
 
 TEST_CASE("more batches to an update than there are steps are refused") {
-  testing::CheckMnistError(
-      RunMnist(OnMnist("train", {"--steps", "3", "--accumulate", "4"})), 1,
-      "--accumulate 4 is more batches to an update than there are steps, 3");
+  std::vector<std::string> flags = {"--steps", "3", "--accumulate", "4"};
+  for (const char* trial : {"", "--find-rate", "--fast-dev-run"}) {
+    CAPTURE(trial);
+    if (trial[0] != '\0') flags.emplace_back(trial);
+    testing::CheckMnistError(
+        RunMnist(OnMnist("train", flags)), 1,
+        "--accumulate 4 is more batches to an update than there are steps, 3");
+    flags.resize(4);
+  }
   Train({"--steps", "3", "--accumulate", "3"});
 }
 

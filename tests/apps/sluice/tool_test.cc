@@ -387,6 +387,12 @@ TEST_CASE("whatever is wrong is said in one line") {
       {"graph --pass prune " + graph, 1, "--keep"},
       {"graph --pass place " + graph, 1, "no device '/cpu:1'"},
       {"graph --pass partition " + graph, 1, "run --pass place before"},
+      {"graph --pass partition --pass prune " + graph, 1,
+       "must be the last, but --pass prune is behind it"},
+      {"graph --pass place --device /cpu:0 --device /cpu:1 --pass partition "
+       "--pass verify " +
+           graph,
+       1, "must be the last, but --pass verify is behind it"},
       {"graph --pass refine " + graph, 1, "Placeholder 'x'"},
       {"graph --memory " + graph, 1, "--feed x=DIMENSIONS"},
       {"graph --memory " + odd_feed, 1, "_feed_-5"},

@@ -20,6 +20,7 @@
 #include "tests/apps/sluicerun/struck_results.h"
 #include "tests/support/newest_tensors.h"
 #include "tests/support/sshd.h"
+#include "tests/support/stand_in_ssh.h"
 
 namespace sluice {
 namespace {
@@ -235,6 +236,21 @@ TEST_CASE("what there is no growing by is one line") {
           1,
           "--virtual-workers 4: of up to 8 processes (--elastic) each must "
           "have one");
+  // Without these a share of the batch, of eight examples, though those that
+  // begin, on one host here, could share it out.
+  const testing::StandInSsh ssh("exec /bin/sh -c \"$2\"");
+  std::ofstream(hostfile) << "127.0.0.1 slots=2\n";
+  const auto grows_to = [&](const char* sizes) {
+    const Words launcher = {"--ssh",      ssh.at("ssh"), "--allow-plaintext",
+                            "--hostfile", hostfile,      "--elastic",
+                            sizes};
+    return Joined(launcher, {SLUICE_BIN_DIR "/struck", "train", "--epochs", "1",
+                             "--threads", "1"});
+  };
+  refused(grows_to("1:9"), 1,
+          "up to 9 processes (--elastic): Share: batches of 8 cannot be shared "
+          "out among 9 workers");
+  CHECK(RunProgram(kLauncher, grows_to("1:8")).code == 0);
   const Outcome planned = RunProgram(
       kLauncher,
       {"--hostfile", hostfile, "--elastic", "1:4", "--dry-run", "true"});

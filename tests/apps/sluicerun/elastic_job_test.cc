@@ -24,12 +24,14 @@ namespace {
 
 using testing::CheckSameTensors;
 using testing::Contains;
+using testing::KillRank;
 using testing::kLauncher;
 using testing::NewestTensors;
 using testing::OnMnist;
 using testing::Outcome;
 using testing::Process;
 using testing::Rank;
+using testing::SavedStep;
 using testing::TemporaryFolder;
 using testing::Words;
 
@@ -61,13 +63,6 @@ Words Flags(const std::string& log_dir, int epochs,
           "--deterministic",
           "--virtual-workers",
           "4"};
-}
-
-int64_t SavedStep(const std::string& log_dir) {
-  const auto steps =
-      CheckpointManager::ForReading(log_dir).Steps().ValueOrThrow();
-  REQUIRE(!steps.empty());
-  return steps.back();
 }
 
 // The same training by one process, undisturbed.
@@ -138,7 +133,7 @@ TEST_CASE("whoever is killed, and comes, a training has the bits of one") {
 }
 
 TEST_CASE("--restart is for the beginning, not for those that come") {
-  constexpr int kEpochs = 12;
+  constexpr int kEpochs = 30;
   TemporaryFolder folder;
   const std::string log = folder / "log";
   const Outcome before =
@@ -150,7 +145,7 @@ TEST_CASE("--restart is for the beginning, not for those that come") {
       kLauncher, Job(2, {"--elastic", "1", "--max-restarts", "2"}, flags));
   for (const auto& [rank, step] : {std::pair(0, 30), std::pair(1, 70)}) {
     AwaitStep(process, step);
-    kill(Rank(process.pid(), rank), SIGKILL);
+    KillRank(process.pid(), rank, SIGKILL);
   }
   CHECK(process.Wait() == 0);
   CAPTURE(process.err());
@@ -182,15 +177,10 @@ TEST_CASE("--restart: one that has come in and is left alone goes on") {
   flags.emplace_back("--restart");
   const Process process(
       kLauncher, Job(2, {"--elastic", "1", "--max-restarts", "1"}, flags));
-  const auto kill_rank = [&](int rank) {
-    const pid_t pid = Rank(process.pid(), rank);
-    REQUIRE(pid > 0);
-    kill(pid, SIGKILL);
-  };
   AwaitStep(process, 20);
-  kill_rank(1);
+  KillRank(process.pid(), 1, SIGKILL);
   testing::AwaitTrue([&] { return Contains(process.err(), "has come in"); });
-  kill_rank(0);
+  KillRank(process.pid(), 0, SIGKILL);
   CHECK(process.Wait() == 0);
   CAPTURE(process.err());
   CHECK(Contains(process.err(), "rank 0 ended by SIGKILL"));
@@ -200,7 +190,7 @@ TEST_CASE("--restart: one that has come in and is left alone goes on") {
 }
 
 TEST_CASE("one that stands still is killed, and the others go on") {
-  constexpr int kEpochs = 12;
+  constexpr int kEpochs = 30;
   for (const int rank : {0, 2}) {
     CAPTURE(rank);
     TemporaryFolder folder;
@@ -208,7 +198,7 @@ TEST_CASE("one that stands still is killed, and the others go on") {
     flags.insert(flags.end(), {"--peer-timeout", "2"});
     const Process process(kLauncher, Job(3, {"--elastic", "2"}, flags));
     AwaitStep(process, 30);
-    kill(Rank(process.pid(), rank), SIGSTOP);
+    KillRank(process.pid(), rank, SIGSTOP);
     CHECK(process.Wait() == 0);
     CAPTURE(process.err());
     CHECK(Contains(process.err(),
@@ -219,7 +209,7 @@ TEST_CASE("one that stands still is killed, and the others go on") {
 }
 
 TEST_CASE("too few save, say so, and the same command goes on") {
-  constexpr int kEpochs = 12;
+  constexpr int kEpochs = 30;
   TemporaryFolder folder;
   // Nothing is saved on the way.
   const Words flags = Flags(folder / "log", kEpochs, "0", "0");
@@ -227,7 +217,7 @@ TEST_CASE("too few save, say so, and the same command goes on") {
   {
     const Process process(kLauncher, job);
     AwaitStep(process, 37);
-    kill(Rank(process.pid(), 0), SIGKILL);
+    KillRank(process.pid(), 0, SIGKILL);
     CHECK(process.Wait() != 0);
     CAPTURE(process.err());
     CHECK(Contains(process.err(),
@@ -243,7 +233,7 @@ TEST_CASE("too few save, say so, and the same command goes on") {
 }
 
 TEST_CASE("an interrupt while they meet ends all, and nothing is lost") {
-  constexpr int kEpochs = 12;
+  constexpr int kEpochs = 30;
   for (const int rank : {0, 1}) {
     TemporaryFolder folder;
     const Words job = Job(3, {"--elastic", "3", "--max-restarts", "9"},
@@ -253,7 +243,7 @@ TEST_CASE("an interrupt while they meet ends all, and nothing is lost") {
       const Process process(kLauncher, job);
       AwaitStep(process, 33);
       // Two that are left wait for a third.
-      kill(Rank(process.pid(), rank), SIGKILL);
+      KillRank(process.pid(), rank, SIGKILL);
       kill(process.pid(), SIGINT);
       CHECK(process.Wait() == 128 + SIGINT);
       CAPTURE(process.err());

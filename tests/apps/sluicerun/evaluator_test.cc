@@ -14,13 +14,16 @@
 
 #include "io/checkpoints/checkpoint.h"
 #include "models/cli/run_record.h"
+#include "tests/support/await.h"
 #include "tests/support/config_jobs.h"
 #include "tests/support/error_text.h"
 #include "tests/support/last_object.h"
+#include "tests/support/mnist_program.h"
 
 namespace sluice {
 namespace {
 
+using testing::AwaitTrue;
 using testing::Contains;
 using testing::Joined;
 using testing::LastObject;
@@ -103,7 +106,7 @@ TEST_CASE("an evaluator without a folder, or that is told to end, does") {
   CHECK(Contains(lost->err(), "wants its --log-dir"));
   const TemporaryFolder folder;
   const auto evaluator = Evaluator({"--log-dir", folder / "none"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  AwaitTrue([&] { return testing::MnistHandles(evaluator->pid(), SIGTERM); });
   kill(evaluator->pid(), SIGTERM);
   CHECK(evaluator->Wait() == 128 + SIGTERM);
 }

@@ -49,7 +49,7 @@ TEST_CASE("who is killed has failed, not who notices it and ends before") {
 // All that the second host says comes when all is over there, and late.
 constexpr char kSecondIsLate[] =
     "[ $1 = 127.0.0.1 ] && exec /bin/sh -c \"$2\"; "
-    "/bin/sh -c \"$2\" >$at/said; sleep 0.1; cat $at/said";
+    "/bin/sh -c \"$2\" >$at/said; sleep 0.02; cat $at/said";
 
 TEST_CASE("who is killed on a host that is heard late has failed") {
   const StandInSsh ssh(kSecondIsLate);

@@ -13,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "io/checkpoints/checkpoint.h"
 #include "tests/places.h"
 #include "tests/support/launched.h"
 #include "tests/support/mnist_program.h"
@@ -31,6 +30,7 @@ using testing::OnMnist;
 using testing::Outcome;
 using testing::Process;
 using testing::Rank;
+using testing::SavedStep;
 using testing::TemporaryFolder;
 using testing::Words;
 
@@ -74,13 +74,6 @@ pid_t Server(pid_t launcher, int server) {
     }
   }
   return 0;
-}
-
-int64_t SavedStep(const std::string& log_dir) {
-  const auto steps =
-      CheckpointManager::ForReading(log_dir).Steps().ValueOrThrow();
-  REQUIRE(!steps.empty());
-  return steps.back();
 }
 
 // The flags of one that a test goes through.
@@ -353,6 +346,7 @@ TEST_CASE("a server that stands still for long is one that comes back") {
     const Process process(kLauncher, words);
     REQUIRE(process.WaitFor("\"step\":50,"));
     const pid_t pid = Server(process.pid(), 1);
+    REQUIRE(pid > 0);
     kill(pid, SIGSTOP);
     testing::AwaitTrue(
         [&] { return Contains(process.err(), "it is waited for"); });

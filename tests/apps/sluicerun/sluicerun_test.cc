@@ -373,7 +373,7 @@ TEST_CASE("Ctrl-Z stops all and they go on after it") {
     return std::count_if(pids.begin(), pids.end(), StandsStill);
   };
   process.Kill(SIGTSTP);
-  AwaitTrue([&] { return stopped() == 2; });
+  AwaitTrue([&] { return stopped() == 2 && StandsStill(process.pid()); });
   process.Kill(SIGCONT);
   AwaitTrue([&] { return stopped() == 0; });
   process.Kill(SIGTERM);

@@ -10,12 +10,14 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/apps/sluicerun/struck_job.h"
 #include "tests/support/error_text.h"
 #include "tests/support/launched.h"
 #include "tests/support/program.h"
+#include "tests/support/stand_in_ssh.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {
@@ -29,8 +31,11 @@ using testing::Joined;
 using testing::kLauncher;
 using testing::Process;
 using testing::Rank;
+using testing::RunProgram;
+using testing::StandInSsh;
 using testing::StandsStill;
 using testing::TemporaryFolder;
+using testing::TextOf;
 using testing::Words;
 
 // Runs what it is to run on a host here. In its own process, as ssh does.
@@ -104,6 +109,22 @@ TEST_CASE("who stands still is not killed before its time, nor all at once") {
   }
 }
 
+// In the plan that hosts are told, so that no time has to pass.
+TEST_CASE("how long is waited is what the program's flag says, if it may") {
+  for (const auto& [text, seconds] :
+       {std::pair("0.5", "0.5"), std::pair("999999", "999999.0"),
+        std::pair("1000000", "1000000.0"), std::pair("1000001", "60.0"),
+        std::pair("0", "60.0"), std::pair("soon", "60.0")}) {
+    CAPTURE(text);
+    const StandInSsh ssh(
+        "IFS= read -r plan; printf '%s\\n' \"$plan\" >>$at/plan; exit 3");
+    const Words program = {"/bin/true", "--peer-timeout", text};
+    CHECK(RunProgram(kLauncher, Joined(ssh.Options(), program)).code != 0);
+    CHECK(Contains(TextOf(ssh.at("plan")),
+                   fmt::format("\"peer_timeout\":{}", seconds)));
+  }
+}
+
 TEST_CASE("a job ends whoever stands still, however the others end") {
   std::mt19937 random(5);
   for (int trial = 0; trial < 6; ++trial) {
@@ -160,8 +181,11 @@ TEST_CASE(
       const TemporaryFolder folder;
       Words options = {"--elastic", "1", "--timeout-kill", "1"};
       if (elsewhere) options = Joined(options, OverHosts(folder, 3));
-      const Process process(
-          kLauncher, Job(3, start.script, options, {"--join-timeout", "1.5"}));
+      // Long enough to hear first, by way of a host, of those that have ended.
+      const bool heard = elsewhere && Contains(start.script, "kill -KILL");
+      const Process process(kLauncher,
+                            Job(3, start.script, options,
+                                {"--join-timeout", heard ? "5" : "1.5"}));
       CHECK(CodeOf(process) == 128 + SIGKILL);
       const std::string err = process.err();
       CAPTURE(err);

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <random>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "io/checkpoints/checkpoint.h"
 #include "tests/places.h"
@@ -22,12 +24,13 @@ namespace {
 
 using testing::CheckSameTensors;
 using testing::Contains;
+using testing::KillRank;
 using testing::kLauncher;
 using testing::NewestTensors;
 using testing::OnMnist;
 using testing::Outcome;
 using testing::Process;
-using testing::Rank;
+using testing::SavedStep;
 using testing::TemporaryFolder;
 
 // Of mnist train by so many processes.
@@ -167,44 +170,48 @@ TEST_CASE("what is given for each process is that times their number") {
 TEST_CASE("a job that is interrupted or killed goes on as if it had not been") {
   std::mt19937 random(1);
   TemporaryFolder folder;
-  const auto job = [&](const std::string& log) {
-    return Job(2, {"--log-dir", folder / log, "--epochs", "40", "--json",
-                   "--log-every", "1", "--save-every", "7", "--threads", "1",
-                   "--evaluate-every", "10"});
+  // More epochs than are done, however late the signals come.
+  const auto job = [&](const std::string& log,
+                       const std::vector<std::string>& more) {
+    return Job(
+        2, testing::Joined({"--log-dir", folder / log, "--epochs", "1000000",
+                            "--json", "--log-every", "1", "--save-every", "7",
+                            "--threads", "1", "--evaluate-every", "10"},
+                           more));
   };
-  const Outcome whole = testing::RunProgram(kLauncher, job("whole"));
-  CAPTURE(whole.err);
-  REQUIRE(whole.code == 0);
-
-  int saved = 0;
-  for (const int signal : {SIGINT, SIGKILL, SIGTERM, SIGKILL, 0}) {
-    const Process process(kLauncher, job("parts"));
-    if (signal != 0) {
-      // The job, or one of its processes.
-      const auto step = static_cast<int64_t>(saved + 20 + random() % 40);
-      REQUIRE(process.WaitFor(fmt::format("\"step\":{}", step)));
-      const auto rank = static_cast<int>(random() % 2);
-      kill(signal == SIGINT ? process.pid() : Rank(process.pid(), rank),
-           signal);
-      CAPTURE(rank);
-      // Which end of a killed job the launcher hears of first is chance.
-      const int code = process.Wait();
-      CHECK((signal == SIGKILL ? code != 0 : code == 128 + signal));
-      if (signal == SIGKILL && rank == 1) {
-        CHECK(Contains(process.err(), "rank 1"));
-      }
+  int64_t saved = 0;
+  for (const int signal : {SIGINT, SIGKILL, SIGTERM, SIGKILL}) {
+    const Process process(kLauncher, job("parts", {}));
+    // The job, or one of its processes.
+    const int64_t step = saved + 20 + static_cast<int64_t>(random() % 40);
+    REQUIRE(process.WaitFor(fmt::format("\"step\":{},", step)));
+    const auto rank = static_cast<int>(random() % 2);
+    if (signal == SIGINT) {
+      process.Kill(signal);
     } else {
-      CHECK(process.Wait() == 0);
+      KillRank(process.pid(), rank, signal);
+    }
+    CAPTURE(rank);
+    // Which end of a killed job the launcher hears of first is chance.
+    const int code = process.Wait();
+    CHECK((signal == SIGKILL ? code != 0 : code == 128 + signal));
+    if (signal == SIGKILL && rank == 1) {
+      CHECK(Contains(process.err(), "rank 1"));
     }
     CAPTURE(process.err());
-    const auto steps =
-        CheckpointManager::ForReading(folder / "parts").Steps().ValueOrThrow();
-    REQUIRE(!steps.empty());
+    const int64_t now = SavedStep(folder / "parts");
     // One that is killed may have written nothing since it began.
-    CHECK(steps.back() >= (signal == SIGKILL ? saved : saved + 1));
-    saved = static_cast<int>(steps.back());
+    CHECK(now >= (signal == SIGKILL ? saved : saved + 1));
+    saved = now;
   }
-  CHECK(saved == 400);
+  const std::string last = std::to_string(saved + 170);
+  for (const char* log : {"parts", "whole"}) {
+    const Outcome outcome =
+        testing::RunProgram(kLauncher, job(log, {"--max-steps", last}));
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+  }
+  CHECK(SavedStep(folder / "parts") == saved + 170);
   CheckSame(folder / "parts", folder / "whole");
 }
 
@@ -213,9 +220,10 @@ TEST_CASE("a job that is interrupted or killed goes on as if it had not been") {
 TEST_CASE("a job that is started again goes on from its checkpoints") {
   TemporaryFolder folder;
   const std::string log = folder / "log";
+  // Far more steps than the last kill is due after.
   const auto training = [](const std::string& log_dir) {
     return std::vector<std::string>{
-        "--log-dir", log_dir,       "--epochs", "40",
+        "--log-dir", log_dir,       "--epochs", "60",
         "--json",    "--log-every", "1",        "--save-every",
         "7",         "--threads",   "1",        "--restart"};
   };
@@ -228,7 +236,7 @@ TEST_CASE("a job that is started again goes on from its checkpoints") {
                         testing::Joined({"SLUICE_JOB=", kLauncher}, words));
   for (const int step : {50, 210}) {
     REQUIRE(process.WaitFor(fmt::format("\"step\":{},", step)));
-    kill(Rank(process.pid(), step == 50 ? 0 : 1), SIGKILL);
+    KillRank(process.pid(), step == 50 ? 0 : 1, SIGKILL);
   }
   CHECK(process.Wait() == 0);
   CAPTURE(process.err());
@@ -265,8 +273,7 @@ TEST_CASE("a process that stands still is given up and named") {
       kLauncher, Job(2, {"--log-dir", folder / "log", "--epochs", "1000000",
                          "--json", "--log-every", "1", "--peer-timeout", "3"}));
   REQUIRE(process.WaitFor("\"step\":5,"));
-  const pid_t still = Rank(process.pid(), 1);
-  kill(still, SIGSTOP);
+  KillRank(process.pid(), 1, SIGSTOP);
   CHECK(process.Wait() != 0);
   CHECK(Contains(process.err(), "rank 1 of 2"));
 }

@@ -15,6 +15,7 @@
 #include "graph/builder.h"
 #include "graph/session/cluster.h"
 #include "graph/session/session.h"
+#include "tests/dist/cluster/greeted.h"
 #include "tests/dist/cluster/small_cut.h"
 #include "tests/dist/cluster/workers.h"
 #include "tests/dist/collective/ranks.h"
@@ -190,6 +191,24 @@ TEST_CASE("whoever has an error of a task that is gone finds it lost") {
     CHECK(Contains(cluster->Lost().message(), WorkerName(task)));
     end.join();
   }
+}
+
+// The others of its links may have ended by then, and a run with them.
+TEST_CASE("a task that is about to end is lost before its link has ended") {
+  const Watchdog watchdog;
+  Workers workers(1, Transport::kTcp);
+  const std::shared_ptr<Cluster> cluster = workers.Master();
+  const Socket still = Greeted(workers.addresses()[0].port);
+  ThrowIfError(cluster->Renew(WorkerName(0)));  // it has been let in before
+  CHECK(cluster->Lost().ok());
+  // Waits for the one that stands still on the threshold, then ends its links.
+  std::thread end([&] { workers.End(0); });
+  Status lost;
+  while (lost.ok()) lost = cluster->Lost();
+  CHECK(Contains(lost.message(), WorkerName(0) + ": it is about to end"));
+  CHECK_FALSE(cluster->Renew(WorkerName(0)).ok());
+  end.join();
+  CHECK(Contains(cluster->Lost().message(), WorkerName(0)));
 }
 
 TEST_CASE("a master forgets the ways to the devices of closed sessions") {
@@ -373,9 +392,12 @@ TEST_CASE("a run is cancelled, and has a deadline, on all tasks") {
   {
     Session session(graph, options);
     session.Prepare({{x, value.shape()}}, {big});
+    std::atomic<bool> over{false};
     std::thread canceller([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      session.Cancel();
+      while (!over) {  // one that comes before the run does nothing
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        session.Cancel();
+      }
     });
     const auto begin = std::chrono::steady_clock::now();
     CHECK(Contains(ErrorOf([&] {
@@ -383,6 +405,7 @@ TEST_CASE("a run is cancelled, and has a deadline, on all tasks") {
                    }),
                    "cancelled"));
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+    over = true;
     canceller.join();
   }
   options.deadline = std::chrono::milliseconds(100);

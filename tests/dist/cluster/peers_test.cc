@@ -3,6 +3,7 @@
 #include "dist/cluster/peers.h"
 
 #include <doctest/doctest.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <functional>
@@ -18,10 +19,12 @@
 #include "dist/cluster/introduction.h"
 #include "dist/collective/texts.h"
 #include "dist/membership/rank_name.h"
+#include "dist/net/address.h"
 #include "dist/net/socket.h"
 #include "graph/builder.h"
 #include "graph/session/cluster.h"
 #include "graph/session/session.h"
+#include "tests/dist/cluster/connections.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/support/error_text.h"
 #include "tests/support/sanitizers.h"
@@ -46,22 +49,30 @@ std::vector<std::string> DevicesOf(int peers) {
   return devices;
 }
 
-// Of a peer of `group`, with the devices of all.
-SessionOptions OptionsOf(
-    Group& group, Transport transport = Transport::kAuto,
-    std::function<void(std::string_view)> stalled = nullptr) {
+PeersOptions PeerOptions(std::string name, Transport transport) {
   PeersOptions peers;
-  peers.task.stalled = std::move(stalled);
   peers.task.stall_note = std::chrono::milliseconds(300);
-  peers.task.name = TaskName(group.rank());
+  peers.task.name = std::move(name);
   peers.task.token = "peers";
   peers.task.transport = transport;
   peers.task.peer_timeout = std::chrono::seconds(5);
+  return peers;
+}
+
+// Of a peer of `group`, with the devices of all.
+SessionOptions OptionsOf(Group& group, const PeersOptions& peers) {
   SessionOptions options;
   options.devices = DevicesOf(group.size());
   options.task = peers.task.name;
   options.cluster = MakePeers(peers, group).ValueOrThrow();
   return options;
+}
+SessionOptions OptionsOf(
+    Group& group, Transport transport = Transport::kAuto,
+    std::function<void(std::string_view)> stalled = nullptr) {
+  PeersOptions peers = PeerOptions(TaskName(group.rank()), transport);
+  peers.task.stalled = std::move(stalled);
+  return OptionsOf(group, peers);
 }
 
 // What a peer fetches in some steps: an empty tensor for what is another's.
@@ -176,6 +187,8 @@ TEST_CASE("a peer that goes ends the runs of the others, who say who it was") {
       auto session = std::make_unique<Session>(chain.graph, options);
       const Tensor one = Tensor::Full(DType::kFloat32, {1000}, 1);
       session->Run({{chain.x, one}}, chain.y);
+      // The first step is over everywhere.
+      ThrowIfError(groups[rank]->Barrier("begun"));
       if (rank == failing) {  // goes without a word
         session.reset();
         options.cluster.reset();
@@ -192,6 +205,53 @@ TEST_CASE("a peer that goes ends the runs of the others, who say who it was") {
       CAPTURE(rank);
       if (rank != failing) CHECK(Contains(errors[rank], "/job:peer/task:"));
     }
+  }
+}
+
+// Two of them find the run impossible at once, before they have said anything
+// to the third, which could take part and waits for them.
+TEST_CASE("peers that have lost each other end the runs of all") {
+  const Watchdog watchdog;
+  constexpr int kPeers = 3;
+  constexpr const char* kApart = "127.0.0.2";  // where rank 1 alone listens
+  Groups groups = JoinAll(kPeers, {});
+  std::vector<std::string> errors(kPeers);
+  InThreads(kPeers, [&](int rank) {
+    Group& group = *groups[rank];
+    // A run needs the others in the order of their names: rank 0 is the last.
+    PeersOptions peers =
+        PeerOptions(TaskName(rank == 0 ? kPeers : rank), Transport::kTcp);
+    if (rank == 1) peers.host = kApart;
+    SessionOptions options = OptionsOf(group, peers);
+    options.devices.clear();
+    for (const int task : {1, 2, kPeers}) {
+      options.devices.push_back(TaskName(task) + "/cpu:0");
+    }
+    const Chain chain(options.devices);
+    Session session(chain.graph, options);
+    PreparedStep step = session.Prepare({{chain.x, {1000}}}, {chain.y}, {});
+    const std::vector<Tensor> feeds = {
+        Tensor::Full(DType::kFloat32, {1000}, 1)};
+    std::vector<Tensor> fetches = step.MakeFetches();
+    step.Run(feeds, fetches);
+    ThrowIfError(group.Barrier("all have run"));
+    if (rank == 0) {
+      const std::vector<int> ends =
+          EndsAt([&](const Address& own) { return HostOf(own) == kApart; });
+      CHECK_FALSE(ends.empty());  // those that rank 2 has connected to
+      for (const int end : ends) shutdown(end, SHUT_RDWR);
+    }
+    while (rank != 0 && options.cluster->Lost().ok()) std::this_thread::yield();
+    ThrowIfError(group.Barrier("two have lost each other"));
+    errors[rank] = ErrorOf([&] { step.Run(feeds, fetches); });
+    ThrowIfError(group.Barrier("done"));
+  });
+  for (int rank = 0; rank < kPeers; ++rank) {
+    CAPTURE(rank);
+    CAPTURE(errors[rank]);
+    // Whoever says it, it is of these two.
+    if (rank != 1) CHECK(Contains(errors[rank], TaskName(1)));
+    if (rank != 2) CHECK(Contains(errors[rank], TaskName(2)));
   }
 }
 

@@ -11,10 +11,10 @@
 
 #include "dist/cluster/introduction.h"
 #include "dist/cluster/message.h"
-#include "dist/collective/hello.h"
 #include "dist/collective/links.h"
 #include "dist/collective/sharing.h"
 #include "engine/machine_memory.h"
+#include "tests/dist/cluster/greeted.h"
 #include "tests/dist/cluster/workers.h"
 #include "tests/support/sanitizers.h"
 
@@ -68,12 +68,7 @@ class Member {
 
  private:
   static Socket Stream(int port, bool to) {
-    Socket socket = Socket::Connect("127.0.0.1", port, Soon()).ValueOrThrow();
-    Hello hello;
-    hello.token = std::string(64, '7');
-    hello.version = SLUICE_VERSION;
-    hello.lane = Lane::kTask;
-    ThrowIfError(SendHello(hello, socket, Soon()));
+    Socket socket = Greeted(port);
     ThrowIfError(SendText(FrameKind::kCall, 0,
                           Introduction{"member", "1", to}.ToText(), 0, socket,
                           Soon()));

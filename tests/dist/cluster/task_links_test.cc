@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,9 +15,10 @@
 #include <vector>
 
 #include "dist/cluster/task.h"
-#include "dist/collective/hello.h"
 #include "dist/collective/links.h"
 #include "dist/net/address.h"
+#include "tests/dist/cluster/connections.h"
+#include "tests/dist/cluster/greeted.h"
 #include "tests/dist/cluster/small_cut.h"
 #include "tests/dist/cluster/workers.h"
 #include "tests/dist/collective/ranks.h"
@@ -36,26 +36,9 @@ using sluice::testing::Contains;
 using sluice::testing::ErrorOf;
 using sluice::testing::ScatteredGraph;
 
-std::vector<int> Descriptors() {
-  std::vector<int> all;
-  for (const auto& entry :
-       std::filesystem::directory_iterator("/proc/self/fd")) {
-    all.push_back(std::stoi(entry.path().filename().string()));
-  }
-  return all;
-}
-
 // This process's ends of connections to one of its ports.
 std::vector<int> Accepted(int port) {
-  std::vector<int> accepted;
-  for (const int descriptor : Descriptors()) {
-    const auto own = LocalAddressOf(descriptor);
-    const auto peer = PeerAddressOf(descriptor);
-    if (own.ok() && peer.ok() && own->is_internet() && PortOf(*own) == port) {
-      accepted.push_back(descriptor);
-    }
-  }
-  return accepted;
+  return EndsAt([&](const Address& own) { return PortOf(own) == port; });
 }
 
 const std::string kNone = "(no error)";
@@ -169,14 +152,7 @@ TEST_CASE("a task of another version is refused, and both are named") {
     notes.append(line);
   };
   const auto worker = Worker::Start(options).ValueOrThrow();
-  const Deadline soon = After(std::chrono::seconds(5));
-  Socket socket =
-      Socket::Connect("127.0.0.1", worker->port(), soon).ValueOrThrow();
-  Hello hello;
-  hello.token = options.task.token;
-  hello.version = "0";
-  hello.lane = Lane::kTask;
-  ThrowIfError(SendHello(hello, socket, soon));
+  const Socket socket = Greeted(worker->port(), "0");
   AwaitTrue([&] {
     const std::lock_guard lock(mutex);
     return !notes.empty();
@@ -293,18 +269,6 @@ TEST_CASE("workers that connect to each other at once understand each other") {
   }
 }
 
-// One that has said who it is, or is about to.
-Socket Greeted(int port) {
-  const Deadline soon = After(std::chrono::seconds(5));
-  Socket socket = Socket::Connect("127.0.0.1", port, soon).ValueOrThrow();
-  Hello hello;
-  hello.token = std::string(64, '7');
-  hello.version = SLUICE_VERSION;
-  hello.lane = Lane::kTask;
-  ThrowIfError(SendHello(hello, socket, soon));
-  return socket;
-}
-
 // A stream of the link of that number: its first, or the second.
 Socket StreamOf(int port, int number, bool first) {
   Socket socket = Greeted(port);
@@ -370,6 +334,37 @@ TEST_CASE("masters that come and go leave no files open") {
   for (int i = 0; i < 20; ++i) come_and_go();
   // The last ones' may not be over.
   CHECK(Descriptors().size() <= before + 12);
+}
+
+TEST_CASE("a task that others come to forgets those that have gone") {
+  const Watchdog watchdog;
+  struct Idle final : Task::Service {
+    Result<Message> Called(const Task::LinkPtr&, const Message&) override {
+      return Unimplemented("it does nothing");
+    }
+    void Ordered(const Task::LinkPtr&, const RunKey&, uint64_t,
+                 const OrderBody&) override {}
+    void Aborted(const RunKey&, const Status&) override {}
+    void Came(const Link&) override {}
+    void Gone(const Task::LinkPtr&) override {}
+  } idle;
+  Task task(OptionsOf(WorkerName(0), Transport::kTcp), nullptr, &idle);
+  Listener listener = Listener::Open("127.0.0.1").ValueOrThrow();
+  const int port = task.Listen(std::move(listener)).ValueOrThrow();
+  const auto come_and_go = [&](const std::string& name) {
+    Task master(OptionsOf(name, Transport::kTcp), nullptr, nullptr);
+    ThrowIfError(master
+                     .Reach({WorkerName(0), "127.0.0.1", port},
+                            After(std::chrono::seconds(5)))
+                     .status());
+  };
+  come_and_go("the first master");
+  AwaitTrue([&] { return task.Find("the first master") == nullptr; });
+  // Who comes after its link's last call finds the link, and gives it back.
+  for (int i = 0; i < 1000 && !task.Lost("the first master").ok(); ++i) {
+    come_and_go("another master");
+  }
+  CHECK(task.Lost("the first master").ToString() == "ok");
 }
 
 }  // namespace

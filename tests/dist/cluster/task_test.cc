@@ -267,5 +267,41 @@ TEST_CASE("who waits for an answer is told when its task is stopped") {
   }
 }
 
+// A question holds up the link's thread, which would see that it has ended.
+TEST_CASE("a task that is there again is reached before its end was seen") {
+  const Watchdog watchdog;
+  Silent service;
+  const TaskOptions options = OptionsOf("far", Transport::kTcp);
+  auto far = std::make_unique<Task>(options, nullptr, nullptr);
+  const int port =
+      far->Listen(Listener::Open("127.0.0.1").ValueOrThrow()).ValueOrThrow();
+  Task near(OptionsOf("near", Transport::kTcp), nullptr, &service);
+  const auto reach = [&] {
+    return near.Reach({"far", "127.0.0.1", port},
+                      After(std::chrono::seconds(30)));
+  };
+  const Task::LinkPtr before = reach().ValueOrThrow();
+  const Task::LinkPtr back = far->Find("near");
+  REQUIRE((back != nullptr));
+  const uint64_t question = far->StartCall(back, {R"({"call": "any"})", {}});
+  service.asked.wait();
+  far->Stop();
+  CHECK_FALSE(far->WaitCall(back, question).ok());
+  far.reset();  // and its port is free
+  Task again(options, nullptr, nullptr);
+  ThrowIfError(
+      again.Listen(Listener::Open("127.0.0.1", port).ValueOrThrow()).status());
+  // While `near` asks by the link of before; a later time is no matter.
+  std::thread answer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    service.may_answer.count_down();
+  });
+  const Result<Task::LinkPtr> reached = reach();
+  answer.join();
+  CHECK(reached.status().ToString() == "ok");
+  CHECK((reached.ok() && *reached != before));
+  CHECK((again.Find("near") != nullptr));
+}
+
 }  // namespace
 }  // namespace sluice::dist::testing

@@ -19,10 +19,14 @@ inline std::string WorkerName(int task) {
   return "/job:worker/task:" + std::to_string(task);
 }
 
+inline std::string ClusterToken() {
+  return std::string(64, '7');
+}
+
 inline TaskOptions OptionsOf(std::string name, Transport transport) {
   TaskOptions options;
   options.name = std::move(name);
-  options.token = std::string(64, '7');
+  options.token = ClusterToken();
   options.peer_timeout = std::chrono::seconds(3);
   options.transport = transport;
   return options;

@@ -102,7 +102,7 @@ TEST_CASE("a stopped process is named within the peer timeout") {
         std::chrono::steady_clock::now() - begin);
     MESSAGE("named after " << took.count() << " ms");
     CHECK(took > kPeerTimeout / 2);
-    CHECK(took <= kPeerTimeout + milliseconds(500));
+    CHECK(took <= kPeerTimeout + kSlack);
     // Once it goes on it hears of it; the coordinator, that the others ended.
     kill(stopped.pid(), SIGCONT);
     const std::string own = LineWithin(stopped, kPeerTimeout + kSlack);

@@ -57,10 +57,12 @@ TEST_CASE("strangers of all kinds change nothing, and are refused") {
     notes.emplace_back(line);
   };
   const auto begin = std::chrono::steady_clock::now();
-  int let_in = 0, knocks = 0;
+  constexpr int kKnocks = 60;
+  int let_in = 0, knocks = 0, jobs = 0;
   {
     const Strangers strangers(listener.port(), authority, kSize, Token(), 12);
-    for (int job = 0; job < 10; ++job) {
+    // Where jobs are fast it takes more of them for so many to have come.
+    for (; jobs < 10 || (strangers.knocks() <= kKnocks && jobs < 60); ++jobs) {
       std::vector<LaunchInfo> infos = Launch(kSize);
       close(infos[0].listen_fd);
       infos[0].listen_fd = dup(listener.descriptor());
@@ -79,7 +81,7 @@ TEST_CASE("strangers of all kinds change nothing, and are refused") {
     knocks = strangers.knocks();
   }
   CHECK(let_in == 0);
-  CHECK(knocks > 60);
+  CHECK(knocks > kKnocks);
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
                            std::chrono::steady_clock::now() - begin)
                            .count();
@@ -89,7 +91,7 @@ TEST_CASE("strangers of all kinds change nothing, and are refused") {
       });
   CHECK(refusals > 0);
   // A line a second for each door, of which a job's first rank has one.
-  CHECK(refusals <= seconds + 2 * 10 + 1);
+  CHECK(refusals <= seconds + 2 * jobs + 1);
 }
 
 TEST_CASE("who shows no certificate is refused") {

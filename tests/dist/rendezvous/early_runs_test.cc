@@ -50,6 +50,34 @@ TEST_CASE("an abort reaches a task whose part joins later") {
   tasks.other.rendezvous->Leave(key);
 }
 
+// As of a run that fails while tasks are told one after the other that it is
+// to begin. What they hear of it before it begins there is kept like a want.
+TEST_CASE("an abort reaches a task that the run needs only afterwards") {
+  const Watchdog watchdog;
+  Pair tasks;
+  LinkedRendezvous& mine = *tasks.one.rendezvous;
+  LinkedRendezvous& theirs = *tasks.other.rendezvous;
+  RunKey key;
+  for (size_t i = 0; i < kManyRuns; ++i) {
+    key = mine.NewRun();
+    mine.Abort(key, Cancelled("enough"));
+    const Status needed = mine.Needs(key, tasks.one.link);
+    CHECK(needed.code() == Code::kCancelled);
+    CHECK(needed.message() == "enough");
+    mine.Release(key);
+  }
+  CHECK(mine.runs() == 0);
+  std::byte data{};
+  const Edge edge = EdgeOf(0, 1);
+  sluice::Exchange& late = **theirs.Join(key, 1, 1, kNever);
+  CHECK(late.StartReceive(edge, {&data}).ok());
+  const Status told = late.WaitReceived(edge, {&data});
+  CHECK(told.code() == Code::kCancelled);
+  CHECK(told.message() == "enough");
+  theirs.Leave(key);
+  CHECK(theirs.runs() < kManyRuns);  // the oldest are forgotten
+}
+
 // One that comes before the run has begun here.
 TEST_CASE("an early want for an edge that the step has not is an error") {
   const Watchdog watchdog;

@@ -35,7 +35,7 @@ class Answers final : public Link::Owner {
   Answers(WirePair wires, milliseconds timeout)
       : link(std::make_shared<Link>(std::move(wires), "the actor", timeout,
                                     *this)) {
-    link->Start();
+    ThrowIfError(link->Start());
   }
   ~Answers() { link->Stop(); }
   Status Take(Link& from, const Frame& frame) override {
@@ -80,7 +80,7 @@ TEST_CASE("who asks and does not read is heard again when it does") {
     } reader;
     Link asks(std::move(wires.other), "the task", std::chrono::seconds(20),
               reader);
-    asks.Start();
+    ThrowIfError(asks.Start());
     for (int i = 0; i < 200; ++i) {
       asks.Post(FrameOfBytes(FrameKind::kCall, 0));
     }
@@ -156,7 +156,12 @@ TEST_CASE("what aborted and late runs have sent does not wait for ever") {
         const bool copied = i % 2 == 0;
         const auto want = [&] {
           actor.Say(actor.About(FrameKind::kWant, key, edge));
-          std::this_thread::sleep_for(milliseconds(30));
+          // It has been heard when what is behind it has, of another run.
+          const size_t known = mine.runs();
+          Frame abort = actor.About(FrameKind::kAbort, mine.NewRun(), edge);
+          abort.count = 1;
+          actor.Say(abort);
+          sluice::testing::AwaitTrue([&] { return mine.runs() > known; });
         };
         if (!copied) want();
         CHECK(run.StartSend(edge, {data.data()}).ok());

@@ -86,7 +86,7 @@ class TestTask final : public Link::Owner {
         link(std::make_shared<Link>(std::move(wires), std::move(peer), timeout,
                                     *this)) {
     ThrowIfError(rendezvous->Reach({peers_device}, link));
-    link->Start();
+    ThrowIfError(link->Start());
   }
   ~TestTask() { link->Stop(); }
 

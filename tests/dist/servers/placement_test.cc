@@ -14,6 +14,10 @@
 
 #include "dist/servers/server.h"
 #include "graph/builder.h"
+#include "graph/compile/evaluate.h"
+#include "graph/compile/extract.h"
+#include "graph/passes/passes.h"
+#include "graph/row_pieces.h"
 #include "graph/session/session.h"
 #include "models/nn/layers.h"
 #include "models/optim/contributions.h"
@@ -346,6 +350,43 @@ TEST_CASE("on GPUs of servers, but tables on the CPUs beside") {
   }
   CHECK(tables > 0);
   CHECK(others > 0);
+}
+
+// Rows of a piece on a GPU could not be counted there.
+TEST_CASE("a table that is updated whole is on one GPU, other variables cut") {
+  const std::string task = "/job:ps/task:";
+  const Names servers = {task + "0/gpu:0", task + "1/gpu:1"};
+  for (const Optimizer& optimizer :
+       {optimizers::Adam(0.1),
+        optimizers::Adagrad(0.1).With(gradients::WeightDecay(0.01))}) {
+    Words words(optimizer);
+    ThrowIfError(PlaceOnServers(words.graph, kWorker, servers, {.dense = 1}));
+    int cut = 0;
+    for (const Output& variable : words.graph.Variables()) {
+      CAPTURE(variable.name());
+      if (variable.shape().rank() == 2 && variable.shape()[0] == Words::kRows) {
+        CHECK(!SpreadsRows(variable.node()));
+        CHECK(std::count(servers.begin(), servers.end(),
+                         variable.node().device()) == 1);
+      }
+      for (const RowPiece& piece : PiecesOf(variable.node())) {
+        CHECK(std::count(servers.begin(), servers.end(), piece.device) == 1);
+        ++cut;
+      }
+    }
+    CHECK(cut > 0);
+    StepRequest request;
+    for (const Output& fed : {words.ids, words.other_ids}) {
+      request.feeds.push_back({fed, fed.shape()});
+    }
+    request.fetches = {words.loss};
+    request.targets = {words.train};
+    const auto step = ExtractStep(words.graph, request).ValueOrThrow();
+    ThrowIfError(passes::Refine(*step, FoldNode));
+    const Status divided = passes::SpreadVariables(*step);
+    CAPTURE(divided.message());
+    CHECK(divided.ok());
+  }
 }
 
 TEST_CASE("each server of a host has another GPU") {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "engine/threads.h"
@@ -237,12 +238,21 @@ TEST_CASE("observers see every instruction; a trace is valid JSON") {
   int last = builder.Add(
       [](const KernelContext& c) { *c.output<int64_t>(0) = 0; }, {}, 0, {});
   for (int i = 0; i < 9; ++i) last = builder.Add(Increment, {0}, 0, {last});
+  builder.plan.labels[0].node = "\xff";  // no UTF-8
   Device device{DeviceName{}};
   Arena arena(device.memory());
   ChromeTrace trace;
   REQUIRE(RunPlan(builder.Finish(false), device, arena, &trace).ok());
   CHECK(trace.events() == 10);
   CHECK(trace.ToJson().find("\"node\":\"node9\"") != std::string::npos);
+  // Parsed strictly.
+  const auto json = nlohmann::json::parse(trace.ToJson());
+  int damaged = 0;
+  for (const auto& event : json.at("traceEvents")) {
+    const auto& args = event.at("args");
+    if (args.contains("node") && args["node"] == "\xef\xbf\xbd") ++damaged;
+  }
+  CHECK(damaged == 1);
 }
 
 TEST_CASE("an uninitialised variable that is read is an error, not a read") {

@@ -3,8 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <random>
 
+#include "graph/ops/elementwise.h"
 #include "graph/ops/reduce.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/slice.h"
@@ -178,6 +180,29 @@ TEST_CASE("Fill, ZerosLike, OnesLike, Range and facts about shapes") {
   CHECK(Complaint([&] { Range(start, 2, 0); }) != "");
 }
 
+TEST_CASE("a shape that was cast is inferred as the step finds it") {
+  struct Case {
+    int64_t given;
+    DType by;
+    int64_t inferred, run;
+  };
+  for (const Case& c : {Case{300, DType::kInt32, 300, 300},
+                        {44, DType::kUInt8, 44, 44},
+                        {300, DType::kUInt8, kUnknown, 44},
+                        {(int64_t{1} << 32) + 7, DType::kInt32, kUnknown, 7},
+                        {2049, DType::kFloat16, kUnknown, 2048}}) {
+    CAPTURE(c.given);
+    CAPTURE(NameOf(c.by));
+    Graph graph;
+    const Output given = graph.Constant(Tensor::Array<int64_t>({1}, {c.given}));
+    const Output y = Fill(Cast(Cast(given, c.by), DType::kInt64),
+                          graph.Constant(1.0, DType::kFloat32));
+    CHECK(y.shape() == Shape{c.inferred});
+    Session session(graph);
+    CHECK(session.Run({}, y).shape() == Shape{c.run});
+  }
+}
+
 TEST_CASE("Concat and Split") {
   Graph graph;
   for (DType dtype : kSizes) {
@@ -341,6 +366,15 @@ TEST_CASE("Pad, Tile and Reverse") {
                 return Index{2 - i[0], i[1], 4 - i[2]};
               })));
   }
+  // The gradient sums what the tiles had: in doubles without losing digits.
+  constexpr int64_t kTiles = 100'000;
+  const Output one = graph.Constant(Tensor::Full(DType::kFloat64, {1}, 1));
+  const Output tiled = Tile(one, {kTiles});
+  const Output dy = Fill(graph, tiled.shape(), 0.1, DType::kFloat64);
+  const double sum = Value(Gradients({tiled}, {one}, {dy})[0]).At(0);
+  const auto wanted = static_cast<long double>(kTiles) * 0.1;
+  CHECK(std::abs(static_cast<double>(sum / wanted - 1)) < 64 * 0x1p-52);
+
   const Output x = graph.Constant(Counting({2, 3}));
   CHECK(Complaint([&] { Pad(x, {1, 1, 1}); }) != "");
   CHECK(Complaint([&] { Pad(x, {1, 1, -1, 1}); }) != "");

@@ -279,6 +279,10 @@ TEST_CASE("ends of int64 where dimensions are of size 0") {
        {.inputs = {{.shape = {kMany, 1, 1, 0}}}, .attrs = overlapping}},
       {"BiasAdd", {.inputs = {{.shape = {kMany, 0}}, {.shape = {0}}}}},
       {"TopK", {.inputs = {{.shape = {kMany, 0}}}, .attrs = {{"k", 0}}}},
+      {"CumSum", {.inputs = {{.shape = {kMany, 0}}}, .attrs = {{"axis", 1}}}},
+      {"CumSum", {.inputs = {{.shape = {0, kMany}}}, .attrs = {{"axis", 0}}}},
+      {"BatchMatMul",
+       {.inputs = {{.shape = {kMany, 0, 0}}, {.shape = {0, 5}}}}},
       {"DepthwiseConv2D",
        {.inputs = {{.shape = {kMany, 1, 0, 2}}, {.shape = {1, 1, 2, 1}}}}}};
   for (const OfNothing& rows : of_nothing) {

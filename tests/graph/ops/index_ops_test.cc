@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <random>
 
@@ -215,6 +216,35 @@ TEST_CASE("TopK sorts, keeps the first of equals and ranks NaN highest") {
   CHECK_THROWS_WITH_AS(TopK(x, -1), doctest::Contains("k is -1"), Error);
   const Output any = graph.Placeholder("any", DType::kFloat32, {3, kUnknown});
   CHECK_THROWS_WITH_AS(TopK(any, -2), doctest::Contains("k is -2"), Error);
+}
+
+TEST_CASE("TopK of very many is a stable sort") {
+  constexpr int64_t kElements = 200'000;
+  const Tensor classes = RandomIndices({kElements}, 1000, DType::kFloat32);
+  Tensor x = classes.Clone();
+  for (int64_t i = 0; i < kElements; i += 97) {
+    x.data<float>()[i] = std::numeric_limits<float>::quiet_NaN();
+  }
+  Index wanted(kElements);
+  for (int64_t i = 0; i < kElements; ++i) wanted[i] = i;
+  std::stable_sort(wanted.begin(), wanted.end(), [&](int64_t a, int64_t b) {
+    const float u = x.data<float>()[a], v = x.data<float>()[b];
+    return std::isnan(u) ? !std::isnan(v) : u > v;
+  });
+  Graph graph;
+  for (const int64_t k : {int64_t{65}, kElements / 3, kElements}) {
+    CAPTURE(k);
+    const TopKOutputs top = TopK(graph.Constant(x), k);
+    const Tensor values = Value(top.values), indices = Value(top.indices);
+    REQUIRE(indices.shape() == Shape{k});
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < k; ++i) {
+      const int64_t at = indices.data<int64_t>()[i];
+      const float u = values.data<float>()[i], v = x.data<float>()[wanted[i]];
+      wrong += at == wanted[i] && (u == v || std::isnan(v)) ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("the 0 largest are none, and have no gradient") {

@@ -9,6 +9,7 @@
 #include "engine/threads.h"
 #include "graph/autograd.h"
 #include "graph/compile/evaluate.h"
+#include "graph/ops/conv.h"
 #include "graph/ops/dropout.h"
 #include "graph/ops/loss.h"
 #include "graph/ops/matmul.h"
@@ -157,6 +158,33 @@ TEST_CASE("padding that fills a window is refused") {
                        doctest::Contains("around no elements"), Error);
   CHECK(MaxPool(none, {.padding = Padding::kSame}).shape() ==
         Shape{1, 0, 2, 1});
+}
+
+TEST_CASE("shapes given to gradients leave open the batch alone") {
+  Graph graph;
+  const auto placeholder = [&](const Shape& shape) {
+    return graph.Placeholder("x", DType::kFloat32, shape);
+  };
+  const auto dims = [&](std::initializer_list<int64_t> values) {
+    const auto rank = static_cast<int64_t>(values.size());
+    return graph.Constant(Tensor::Array<int64_t>({rank}, values));
+  };
+  const auto refused = doctest::Contains("negative dimension -1");
+  const Output x = placeholder({2, 8, 4, 3}), dy = placeholder({2, 8, 4, 5});
+  const Output filter = placeholder({3, 3, 3, 5});
+  CHECK(Conv2DBackpropInput(dy, filter, dims({-1, 8, 4, 3})).shape() ==
+        x.shape());
+  CHECK_THROWS_WITH_AS(Conv2DBackpropInput(dy, filter, dims({2, -1, 4, 3})),
+                       refused, Error);
+  CHECK_THROWS_WITH_AS(Conv2DBackpropFilter(x, dy, dims({3, 3, -1, 5})),
+                       refused, Error);
+
+  const PoolOptions halves = {.window = {2, 2}, .strides = {2, 2}};
+  const Output of_pools = placeholder({2, 4, 2, 3});
+  CHECK(AvgPoolGrad(of_pools, dims({-1, 8, 4, 3}), halves).shape() ==
+        x.shape());
+  CHECK_THROWS_WITH_AS(AvgPoolGrad(of_pools, dims({2, -1, 4, 3}), halves),
+                       refused, Error);
 }
 
 TEST_CASE("global average") {

@@ -121,6 +121,36 @@ TEST_CASE("sums of ten million float32 elements are accurate") {
   }
 }
 
+// As close as docs/numerics.md promises, where every rounding may err in the
+// same direction.
+TEST_CASE("sums of very many float64 elements keep their last digits") {
+  constexpr double kMost = 64 * std::numeric_limits<double>::epsilon();
+  const auto check = [kMost](const Tensor& got, long double wanted) {
+    for (int64_t i = 0; i < got.elements(); ++i) {
+      const long double error = got.data<double>()[i] - wanted;
+      CHECK(static_cast<double>(std::abs(error / wanted)) < kMost);
+    }
+  };
+  for (const double value : {0.1, 0.3}) {
+    for (const int64_t n : {int64_t{1} << 14, int64_t{1'000'000}}) {
+      CAPTURE(value);
+      CAPTURE(n);
+      const auto total = static_cast<long double>(n) * value;
+      Graph graph;
+      const auto constant = [&](const Shape& shape) {
+        return graph.Constant(Tensor::Full(DType::kFloat64, shape, value));
+      };
+      const Output row = constant({n}), columns = constant({n, 2});
+      check(ValueOf(Sum(row)), total);
+      check(ValueOf(Mean(row)), value);
+      check(ValueOf(Sum(columns)), 2 * total);
+      check(ValueOf(Sum(columns, {0})), total);
+      check(ValueOf(Mean(columns, {0})), value);
+      check(ValueOf(SumTo(columns, {2})), total);
+    }
+  }
+}
+
 TEST_CASE("float16 sums do not overflow on the way or stop growing") {
   Graph graph;
   const Output ones = graph.Constant(Tensor::Full(DType::kFloat16, {30000}, 1));
@@ -274,6 +304,16 @@ TEST_CASE("no node sums to a shape that is there already") {
   const Output x = graph.Placeholder("x", DType::kFloat32, {2, 3});
   const Output y = graph.Placeholder("y", DType::kFloat32, {2, 3});
   CHECK(SumToShapeOf(x, y) == x);
+}
+
+TEST_CASE("a shape to sum to has no open dimension") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2, 3});
+  CHECK_THROWS_WITH_AS(SumTo(x, {-1, 3}),
+                       doctest::Contains("negative dimension -1"), Error);
+  // One that only the step knows stays open.
+  const Output any = graph.Placeholder("any", DType::kFloat32, {kUnknown, 3});
+  CHECK(SumToShapeOf(x, any).shape() == Shape{kUnknown, 3});
 }
 
 TEST_CASE("wrong axes are refused") {

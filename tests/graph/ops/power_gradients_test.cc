@@ -48,13 +48,14 @@ struct Edge {
 };
 // The slopes are PyTorch's, but for b's where a is not positive: 0 here.
 constexpr Edge kEdges[] = {
-    {0, 0, 0, 0},          {-0.0, 0, 0, 0},    {0, 1, 1, 0},
-    {0, 2, 0, 0},          {0, 0.5, kInf, 0},  {2, 0, 0, 0.6931471805599453},
-    {1, 0, 0, 0},          {-2, 3, 12, 0},     {-2, 2, -4, 0},
-    {-2, 1, 1, 0},         {-2, 0, 0, 0},      {-2, -1, -0.25, 0},
-    {kInf, 2, kInf, kInf}, {kInf, 1, 1, kInf}, {kInf, 0, 0, kInf},
-    {-kInf, 0, 0, 0},      {kNan, 0, 0, 0},    {2, kInf, kInf, kInf},
-    {2, -kInf, kNan, 0}};
+    {0, 0, 0, 0},          {-0.0, 0, 0, 0},     {0, 1, 1, 0},
+    {0, 2, 0, 0},          {0, 0.5, kInf, 0},   {2, 0, 0, 0.6931471805599453},
+    {1, 0, 0, 0},          {-2, 3, 12, 0},      {-2, 2, -4, 0},
+    {-2, 1, 1, 0},         {-2, 0, 0, 0},       {-2, -1, -0.25, 0},
+    {kInf, 2, kInf, kInf}, {kInf, 1, 1, kInf},  {kInf, 0, 0, kInf},
+    {-kInf, 0, 0, 0},      {kNan, 0, 0, 0},     {2, kInf, kInf, kInf},
+    {2, -kInf, kNan, 0},   {0, -1, -kInf, 0},   {-0.0, -1, -kInf, 0},
+    {-2, 0.5, kNan, 0},    {-kInf, 3, kInf, 0}, {kNan, 2, kNan, 0}};
 
 bool Same(double got, double wanted) {
   if (std::isnan(wanted)) return std::isnan(got);

@@ -84,6 +84,34 @@ TEST_CASE("a variable of another type is neither read nor written nor frozen") {
   CHECK(first.Read(v).BitEqual(Tensor::Zeros(DType::kFloat32, {2})));
 }
 
+TEST_CASE("rows of a variable of another type are neither read nor written") {
+  const Tensor kept = Tensor::Array<float>({2}, {3, 4});
+  const auto check = [&](DType dtype, const Shape& shape,
+                         const std::string& both) {
+    CAPTURE(both);
+    Graph small, other;
+    const Output v = small.Variable("v", CopyOf(kept));
+    const Output w = other.Variable("v", Zeros(shape, dtype));
+    Session first(small, {.container = "foreign rows"});
+    first.Initialize();
+    Session second(other, {.container = "foreign rows"});
+    const Tensor given = Tensor::Full(dtype, shape, 7);
+    Tensor got = given.Clone();
+    CHECK(Contains(ErrorOf([&] { second.ReadRows(w, 0, &got); }), both));
+    CHECK(Contains(ErrorOf([&] { second.WriteRows(w, 0, given); }), both));
+    CHECK(got.BitEqual(given));
+    CHECK(first.Read(v).BitEqual(kept));
+    // Its own rows are still to be had.
+    Tensor row = Tensor::Zeros(DType::kFloat32, {1});
+    first.ReadRows(v, 1, &row);
+    CHECK(row.At(0) == 4);
+  };
+  check(DType::kFloat32, {2, 100000},
+        "float32[2,100000] in the graph, float32[2]");
+  check(DType::kFloat64, {2}, "float64[2] in the graph, float32[2]");
+  check(DType::kFloat32, {3}, "float32[3] in the graph, float32[2]");
+}
+
 TEST_CASE("a variable is found where its session's steps have it") {
   // Another session's, of that name on another device, is not it.
   Graph here, there;

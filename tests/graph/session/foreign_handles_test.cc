@@ -1,5 +1,8 @@
-// Handles of another graph, whose nodes have the same ids as this one's.
+// Handles of another graph, whose nodes have the same ids as this one's, and of
+// outputs that a node does not have.
 #include <doctest/doctest.h>
+
+#include <string>
 
 #include "graph/builder.h"
 #include "graph/session/session.h"
@@ -41,6 +44,30 @@ TEST_CASE("another graph's handles are refused where ours have been run, too") {
   });
   refused("prepared", [&] { session.Prepare({{other.x, {}}}, {other.y}); });
   CHECK(session.Run({{ours.x, one}}, ours.y).At(0) == 2);
+}
+
+TEST_CASE("an output that a node does not have is neither fed nor fetched") {
+  const Product product(2);
+  Session session(product.graph);
+  const Tensor one = Tensor::Scalar(1.0f);
+  for (const int i : {1, -1, 1 << 20}) {
+    CAPTURE(i);
+    const Output x(&product.x.node(), i), y(&product.y.node(), i);
+    const std::string none = " has 1 outputs, no output " + std::to_string(i);
+    CHECK(Contains(ErrorOf([&] {
+                     session.Run({{x, one}}, product.y);
+                   }),
+                   "feed: Placeholder 'x'" + none));
+    CHECK(Contains(ErrorOf([&] {
+                     session.Run({{product.x, one}}, y);
+                   }),
+                   "fetch: " + product.y.node().Describe() + none));
+    CHECK(Contains(ErrorOf([&] {
+                     session.Prepare({{x, {}}}, {product.y});
+                   }),
+                   "feed: Placeholder 'x'" + none));
+  }
+  CHECK(session.Run({{product.x, one}}, product.y).At(0) == 2);
 }
 
 }  // namespace

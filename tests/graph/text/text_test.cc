@@ -154,6 +154,13 @@ TEST_CASE("large tensors are printed in base64, equal elements once") {
   CHECK(PrintGraph(foobar).find(wanted + "\"") != std::string::npos);
 }
 
+TEST_CASE("bools as bytes") {
+  const auto graph = Parse("y = Const() {value = bool[3] base64 \"AAEA\"}\n");
+  const Tensor* const value = ConstantValue(graph->Get("y"));
+  REQUIRE(value != nullptr);
+  CHECK(value->BitEqual(Tensor::Array<bool>({3}, {false, true, false})));
+}
+
 TEST_CASE("names and devices of any characters") {
   Graph graph;
   const Output x = graph.Placeholder("a b", DType::kFloat32, {2});
@@ -308,6 +315,10 @@ TEST_CASE("errors say where and what was wanted") {
       {"y = Const() {value = float32[1] base64 \"AAA*AA==\"}", "base64"},
       {"y = Const() {value = float32[99999999999] base64 \"AAAA\"}",
        "wanted the base64 of 399999999996 bytes"},
+      {"y = Const() {value = bool[1] base64 \"Ag==\"}",
+       "a bool is neither 0 nor 1"},
+      {"y = Const() {value = bool[3] base64 \"AAH/\"}",
+       "a bool is neither 0 nor 1"},
       {"y = Const() {value = float32[1]}", "wanted '{' or base64"},
       {"y = SendStart(x) {key = \"a", "the string does not end in this line"},
       {"y = SendStart(x) {key = \"\\q\"}", "wanted one of"},

@@ -176,6 +176,35 @@ TEST_CASE("shards as ImageNet's and others are named") {
   CHECK(Contains(error("nowhere"), "nowhere"));
 }
 
+TEST_CASE("hidden files beside shards are none of them") {
+  using Strings = std::vector<std::string>;
+  const Strings records = {"tiny-train-00000-of-00002",
+                           "tiny-train-00001-of-00002"};
+  const Strings tars = {"tiny-train-000000.tar", "tiny-train-000001.tar"};
+  // As macOS puts them there.
+  Strings hidden, all;
+  for (const Strings& names : {records, tars}) {
+    for (const std::string& name : names) hidden.push_back("._" + name);
+    all.insert(all.end(), names.begin(), names.end());
+  }
+  all.insert(all.end(), hidden.begin(), hidden.end());
+  FaultFileSystem files;
+  REQUIRE(files.MakeDirectories("shards").ok());
+  for (const std::string& name : all) Touch(files, "shards/" + name);
+  const auto in_folder = [](Strings names) {
+    for (std::string& name : names) name = "shards/" + name;
+    return names;
+  };
+  CHECK(FindShards("shards", "train", files) == in_folder(records));
+  const ListedFolder listed = ListFolder("shards", files).ValueOrThrow();
+  CHECK(ShardsAmong(listed, ShardKind::kTars, "train").paths ==
+        in_folder(tars));
+  for (const ShardKind kind : {ShardKind::kRecords, ShardKind::kTars}) {
+    CHECK(ShardsAmong({.path = "shards", .names = hidden}, kind, "train")
+              .paths.empty());
+  }
+}
+
 TEST_CASE("the numbers of records, and positions among them") {
   FaultFileSystem files;
   std::string bytes;

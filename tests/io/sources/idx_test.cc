@@ -3,14 +3,13 @@
 #include "io/sources/idx.h"
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
 
 #include "io/files/gzip.h"
 #include "tests/support/compressed.h"
 #include "tests/support/real_data.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sluice {
 namespace {
@@ -174,17 +173,16 @@ TEST_CASE("the real MNIST") {
     REQUIRE_MESSAGE(tensor.ok(), tensor.status().message());
     const std::string data(static_cast<const char*>(tensor->raw()),
                            tensor->bytes());
-    const auto copy = std::filesystem::temp_directory_path() /
-                      fmt::format("sluice_idx_{}", known.name);
+    const testing::TemporaryFolder written;
+    const std::string copy = written / known.name;
     REQUIRE(FileSystem::Posix()
-                .WriteAtomically(copy.string(), Idx(0x08, known.dims, data))
+                .WriteAtomically(copy, Idx(0x08, known.dims, data))
                 .ok());
-    FILE* md5sum = popen(("md5sum < " + copy.string()).c_str(), "r");
+    FILE* md5sum = popen(("md5sum < " + copy).c_str(), "r");
     REQUIRE(md5sum != nullptr);
     char digest[33] = {};
     CHECK(std::fread(digest, 1, 32, md5sum) == 32);
     pclose(md5sum);
-    std::filesystem::remove(copy);
     CHECK(std::string(digest) == known.md5);
   }
 }

@@ -268,6 +268,43 @@ TEST_CASE("names in labels.csv may be quoted") {
   CHECK(list.classes == 5);
 }
 
+TEST_CASE("slashes behind a folder change nothing of its list") {
+  for (const bool labelled : {false, true}) {
+    CAPTURE(labelled);
+    const TemporaryFolder folder;
+    std::vector<std::string> names;
+    std::string csv;
+    for (int i = 0; i < 40; ++i) {
+      names.push_back(fmt::format("{}/{:02}.jpg", i < 20 ? "a" : "b", i));
+      csv += fmt::format("{},{}\n", names.back(), i / 20);
+      const std::filesystem::path file = folder / names.back();
+      std::filesystem::create_directories(file.parent_path());
+      std::ofstream(file) << std::string(static_cast<size_t>(i), 'x');
+    }
+    if (labelled) std::ofstream(folder / "labels.csv") << csv;
+    const ImageList plain = ListImages(folder.path());
+    const SplitList parts = SplitImages(plain, 0.5);
+    for (const char* end : {"", "/", "//", "///"}) {
+      CAPTURE(end);
+      const ImageList list = ListImages(folder.path() + end);
+      CHECK(Files(list) == names);
+      CHECK(list.labels == plain.labels);
+      for (const std::string& path : list.paths) {
+        CHECK(std::filesystem::is_regular_file(path));
+      }
+      CHECK(IdentityOf(list) == IdentityOf(plain));
+      const SplitList split = SplitImages(list, 0.5);
+      CHECK(Files(split.training) == Files(parts.training));
+      CHECK(Files(split.validation) == Files(parts.validation));
+      if (!labelled) continue;
+      const ImageList table =
+          ListImagesOfTable(folder.path() + end + "/labels.csv");
+      CHECK(Files(table) == names);
+      CHECK(IdentityOf(table) == IdentityOf(plain));
+    }
+  }
+}
+
 TEST_CASE("bad rows of labels.csv are told by their lines") {
   const std::string good = "file,label\n\n\"two\nlines.jpg\",0\n";
   const std::vector<std::pair<std::string, const char*>> bad = {

@@ -166,6 +166,21 @@ TEST_CASE("tables on GPUs of servers train as on their CPUs") {
   }
 }
 
+// On one of the GPUs, while other variables are cut over them.
+TEST_CASE("tables that are updated whole train on GPUs of servers, too") {
+  RegisterGpu();
+  Task task = OfATable();
+  task.spec = [before = task.spec](int rank) {
+    TrainerSpec spec = before(rank);
+    spec.optimizer = [](const RunContext&) {
+      return optimizers::Momentum(0.05, 0.9);
+    };
+    return spec;
+  };
+  CheckServersOnGpus(Servers(), 1, kSync, task,
+                     [](TrainingServers& all) { all.dense_from = 1; });
+}
+
 // Rows are counted, and dealt out to the servers, on the worker's host.
 TEST_CASE("workers on GPUs train tables whose rows are on several servers") {
   RegisterGpu();

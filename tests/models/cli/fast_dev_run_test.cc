@@ -133,6 +133,47 @@ TEST_CASE("its steps, batches and modes") {
   CHECK(read[static_cast<size_t>(kPredict)] <= 2 * (25 + 1));
 }
 
+TEST_CASE("so many steps as two updates take") {
+  TrainerSpec spec = ToySpec();
+  spec.optimizer = [](const RunContext&) {
+    return optimizers::Sgd(0.1).With(gradients::Accumulate(3));
+  };
+  const Outcome outcome = Rehearse(spec);
+  CHECK(outcome.error == "(no error)");
+  CheckStages(outcome.notes, {"6 training steps", "evaluation"});
+}
+
+TEST_CASE("what refuses the training as it is asked for refuses this, too") {
+  TrainerSpec spec = ToySpec();
+  spec.input = [](const RunContext& run) {
+    return datasets::FromTensors(
+               {{"x", Tensor::Full(DType::kFloat32, {250, 3}, 0.5)},
+                {"label", Tensor::Zeros(DType::kInt64, {250})}})
+        .Filter([](const Example&) { return true; })  // nobody knows how many
+        .Batch(run.batch_size);
+  };
+  const auto constant = [](const RunContext&) { return optimizers::Sgd(0.1); };
+  const auto falling = [](const RunContext& run) {
+    return optimizers::Sgd(schedules::Cosine(0.1, run.total_steps()));
+  };
+  const auto check = [&](const RunContext& run, const std::string& part) {
+    const std::string refused =
+        ErrorOf([&] { Trainer(spec, run, {}).Train(); });
+    CHECK(Contains(refused, part));
+    CHECK(Rehearse(spec, {}, run).error ==
+          "fast dev run: 2 training steps: " + refused);
+  };
+  check(ToyRun(2), "how many steps an epoch has is not known");
+  spec.optimizer = constant;
+  check(ToyRun(1.5), "a whole number of epochs");
+  CHECK(Rehearse(spec, {}, ToyRun(2)).error == "(no error)");
+  spec.optimizer = falling;
+  check(ToyRun(2), "needs the number of steps");
+  RunContext known = ToyRun(2);
+  known.steps = 8;
+  CHECK(Rehearse(spec, {}, known).error == "(no error)");
+}
+
 TEST_CASE("nothing to predict") {
   TrainerSpec spec = ToySpec();
   spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
@@ -275,15 +316,16 @@ TEST_CASE("weights are what it begins with") {
       Trainer(ToySpec(), ToyRun(1), training).Train().checkpoint;
   TrainingOptions options;
   options.weights = saved;
-  // And no more than that: they are gone when it resumes.
+  // And no more than that: they are gone when it resumes. (The first of three
+  // inputs tells how long the training is.)
   TrainerSpec spec = ToySpec();
-  int trainings = 0;
+  int inputs = 0;
   spec.input = [&](const RunContext& run) {
-    if (run.training() && ++trainings == 2) std::filesystem::remove(saved);
+    if (run.training() && ++inputs == 3) std::filesystem::remove(saved);
     return testing::Points(run);
   };
   CHECK(Rehearse(spec, options).error == "(no error)");
-  CHECK(trainings == 2);
+  CHECK(inputs == 3);
   CHECK(!std::filesystem::exists(saved));
   options.weights = folder / "none.safetensors";
   CHECK(Contains(Rehearse(ToySpec(), options).error,

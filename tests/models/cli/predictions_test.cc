@@ -100,6 +100,27 @@ TEST_CASE("folders, odd names and bad files, as JSON and as CSV") {
   CHECK(csv.code == 1);
   CheckSame(objects, csv.out);
 
+  // CLI11 would take what is in brackets for a list.
+  for (const char* name : {"[x]", "x"}) fs::create_directory(folder / name);
+  WritePicture(folder / "[x]/0.png", 20, 30);
+  WritePicture(folder / "x/1.png", 30, 20);
+  const std::vector<Json> wanted =
+      Objects(predict({"--json", folder / "[x]"}).out);
+  REQUIRE(wanted.size() == 1);
+  for (const char* words : {"'[x]'", "-- '[x]'"}) {
+    CAPTURE(words);
+    const Outcome here = testing::RunProgram(
+        "/bin/sh",
+        {"-c", fmt::format("cd '{}' && {}/resnet50 predict --log-dir log "
+                           "--json {}",
+                           folder.path(), SLUICE_BIN_DIR, words)});
+    CAPTURE(here.err);
+    const std::vector<Json> got = Objects(here.out);
+    REQUIRE(got.size() == 1);
+    CHECK(got[0]["file"] == "./[x]/0.png");
+    CHECK(got[0]["top"] == wanted[0]["top"]);
+  }
+
   fs::create_directory(folder / "empty");
   const Outcome none = predict({folder / "empty"});
   CHECK(none.code == 1);

@@ -291,6 +291,34 @@ TEST_CASE("a record keeps what its training began with when that goes on") {
   CHECK(recorded("log") == std::pair(other, std::string()));
 }
 
+TEST_CASE("trials in a fine-tuning's folder begin as it had begun") {
+  const TemporaryFolder folder;
+  const std::string first = folder / "first", log = folder / "log";
+  REQUIRE(
+      RunMnist(OnMnist("train", {"--steps", "60", "--log-dir", first})).code ==
+      0);
+  const std::vector<std::string> tuned = OnMnist(
+      "train", {"--weights", first + "/checkpoint-60.safetensors", "--reset",
+                "logits/*", "--steps", "4", "--deterministic"});
+  std::vector<std::string> saving = tuned;
+  saving.insert(saving.end(), {"--log-dir", log});
+  REQUIRE(RunMnist(saving).code == 0);
+  const std::string page = folder / "page.html";
+  const auto sweep = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(),
+                 {"--threads", "1", "--json", "--find-rate", page});
+    const Outcome outcome = RunMnist(flags);
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    return LastObject(outcome.out).dump() + TextOf(page);
+  };
+  const std::string wanted = sweep(tuned);
+  CHECK(sweep({"train", "--log-dir", log}) == wanted);
+  CHECK(sweep(OnMnist("train", {"--steps", "4", "--deterministic"})) != wanted);
+  const Outcome tried = RunMnist({"train", "--log-dir", log, "--fast-dev-run"});
+  CHECK(tried.code == 0);
+  CHECK(Contains(tried.err, "beginning with the "));
+}
+
 TEST_CASE("--micro-batches is remembered, and gives way to others") {
   const TemporaryFolder folder;
   const auto train = [&](const std::string& log,

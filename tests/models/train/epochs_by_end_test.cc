@@ -398,6 +398,69 @@ TEST_CASE("an epoch of batches by length has all of them") {
             .examples_per_epoch() == 9);
 }
 
+// A variable that falls by 1/8 with each update, which is by so many batches,
+// of which an epoch has 5.
+TrainerSpec Counting(int64_t batches) {
+  TrainerSpec spec = Spec(110, false);
+  spec.model = [](Scope& scope, const Features& in, const RunContext&) {
+    const Output w = scope.graph().Variable("w", Ones({}));
+    return ModelSpec{.loss = w + 0 * Mean(in["x"])};
+  };
+  spec.optimizer = [batches](const RunContext&) {
+    return optimizers::Sgd(0.125).With(gradients::Accumulate(batches));
+  };
+  return spec;
+}
+
+double ValueOf(const Checkpoint& checkpoint, const std::string& name) {
+  for (const NamedTensor& tensor : checkpoint.tensors) {
+    if (tensor.name == name) return tensor.tensor.At(0);
+  }
+  FAIL("no ", name);
+  return 0;
+}
+
+TEST_CASE("batches that are in no update are told at the end, or refused") {
+  TemporaryFolder folder;
+  for (const int64_t batches : {1, 2, 4, 5, 7, 15, 16, 40}) {
+    CAPTURE(batches);
+    testing::RecordingReporter notes;
+    TrainingOptions options = Into(folder / std::to_string(batches));
+    options.reporter = &notes;
+    for (const int64_t epochs : {3, 3, 4}) {
+      CAPTURE(epochs);
+      const int64_t steps = 5 * epochs, updates = steps / batches;
+      const std::string error = ErrorOf([&] {
+        const RunContext run = ToyRun(static_cast<double>(epochs));
+        const auto result = Trainer(Counting(batches), run, options).Train();
+        CHECK(result.steps == steps);
+      });
+      const std::string few = "the input has ended after " +
+                              std::to_string(steps) + ": nothing was trained";
+      if (updates > 0) {
+        CHECK(error == "(no error)");
+      } else {
+        CHECK(Contains(error, few));
+      }
+      const Checkpoint saved = Newest(options.log_dir);
+      CHECK(saved.state.step == steps);
+      CHECK(ValueOf(saved, "w") ==
+            doctest::Approx(1 - 0.125 * static_cast<double>(updates)));
+      const std::string left = "the last " + std::to_string(steps % batches) +
+                               " of " + std::to_string(steps) +
+                               " batches are in no update";
+      CHECK((notes.text().find(left) != std::string::npos) ==
+            (updates > 0 && steps % batches > 0));
+    }
+  }
+  // All of several processes find it out.
+  const testing::Task task{.spec = [](int) { return Counting(8); },
+                           .run = ToyRun(1)};
+  for (const testing::Trained& each : testing::TrainWith(2, task)) {
+    CHECK(Contains(each.error, "ended after 5: nothing was trained"));
+  }
+}
+
 TEST_CASE("a rate is searched for over several epochs") {
   const RateCurve curve =
       FindRate(Spec(110, false), ToyRun(1), {}, {.most = 0.01, .steps = 30});

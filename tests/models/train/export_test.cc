@@ -87,6 +87,35 @@ TEST_CASE("a model with an average of its own is what was trained") {
   });
 }
 
+TEST_CASE("names may have colons") {
+  TrainerSpec spec = ToySpec();
+  spec.input = [](const RunContext& run) {
+    return testing::Points(run).Map(
+        [](Example& example) { example.Set("x:0", example["x"]); });
+  };
+  spec.model = [](Scope& scope, const Features& in, const RunContext&) {
+    const Output logits =
+        layers::Dense(scope / "fc:1", in["x:0"], {.units = 3});
+    return ModelSpec{
+        .loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"])),
+        .exports = {{"probabilities", Softmax(logits)}}};
+  };
+  TemporaryFolder folder;
+  Trainer trainer(spec, ToyRun(1), {.log_dir = folder / "log"});
+  trainer.Train();
+  trainer.Export(folder / "model");
+  const auto model = LoadExported(folder / "model");
+  CHECK(model->inputs().at("x:0").shape == Shape{kUnknown, 3});
+  int64_t rows = 0;
+  trainer.Predict([&](const Example& batch, const Example& wanted) {
+    const Example got = model->Predict(batch);
+    CHECK(got["probabilities"].BitEqual(wanted["probabilities"]));
+    rows += RowsOf(got);
+    return true;
+  });
+  CHECK(rows == testing::kPoints);
+}
+
 TEST_CASE("feeds that do not fit are told") {
   Exported exported;
   const auto model = LoadExported(exported.path);
@@ -152,6 +181,24 @@ TEST_CASE("an export that is cut off leaves the one before, or is whole") {
     }
     CHECK(kept > 0);
   }
+}
+
+// Each would otherwise write files of its own over those of the other one.
+TEST_CASE("who exports where another one does is told, and changes nothing") {
+  Exported exported;
+  Trainer other{ToySpec(), ToyRun(1), {.log_dir = exported.folder / "other"}};
+  other.Train();
+  {
+    const auto lock = FileSystem::Posix()
+                          .Lock(exported.path + "/export.lock", "the test")
+                          .ValueOrThrow();
+    CHECK(Contains(ErrorOf([&] { other.Export(exported.path); }),
+                   "'" + exported.path +
+                       "' is being written by another export (the test)"));
+    CHECK(LoadExported(exported.path)->info().step == 30);
+  }
+  other.Export(exported.path);
+  CHECK(LoadExported(exported.path)->info().step == 10);
 }
 
 void Overwrite(const std::string& path, const std::string& text) {

@@ -173,20 +173,24 @@ TEST_CASE("a loss that jumps and comes back has not fallen") {
 }
 
 TEST_CASE("of several batches to a step the mean counts, at one rate") {
-  const RateSweep sweep = {
-      .least = 1e-3, .most = 1e-1, .steps = 20, .batches = 3};
   TrainerSpec spec = Quadratic(2);
   spec.optimizer = [](const RunContext&) {
     return optimizers::Sgd(1).With(gradients::Accumulate(3));
   };
-  const RateCurve curve = FindRate(spec, Run(), {}, sweep);
-  double w = 1;
-  REQUIRE(curve.rates.size() == 20);
-  for (int i = 0; i < 20; ++i) {
-    CHECK(curve.rates[i] ==
-          doctest::Approx(1e-3 * std::pow(100, i / 19.0)).epsilon(1e-6));
-    CHECK(curve.losses[i] == doctest::Approx(w * w).epsilon(1e-5));
-    w -= curve.rates[i] * 2 * w;
+  // Also where the optimizer alone says that there are several.
+  for (const int64_t batches : {3, 1}) {
+    CAPTURE(batches);
+    const RateSweep sweep = {
+        .least = 1e-3, .most = 1e-1, .steps = 20, .batches = batches};
+    const RateCurve curve = FindRate(spec, Run(), {}, sweep);
+    double w = 1;
+    REQUIRE(curve.rates.size() == 20);
+    for (int i = 0; i < 20; ++i) {
+      CHECK(curve.rates[i] ==
+            doctest::Approx(1e-3 * std::pow(100, i / 19.0)).epsilon(1e-6));
+      CHECK(curve.losses[i] == doctest::Approx(w * w).epsilon(1e-5));
+      w -= curve.rates[i] * 2 * w;
+    }
   }
 }
 

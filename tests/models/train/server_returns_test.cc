@@ -177,7 +177,8 @@ TrainerSpec NumberedSpec(const TrainerSpec& like) {
 
 std::vector<Trained> Train(const Plan& plan, std::mt19937& random,
                            Account* account) {
-  JobServers job(plan.servers);
+  JobServers job(plan.servers, DeviceType::kCpu,
+                 /*may_return=*/!plan.ends.empty());
   const Reaper reaper(job, plan.ends);
   const int by = static_cast<int>(random() % plan.workers);
   Task task{.spec = [](int) { return NumberedSpec(PlainSpec()); },
@@ -313,7 +314,7 @@ TEST_CASE("so does one of virtual workers") {
 // is when the run that has failed is gone.
 TEST_CASE("what was kept is there whoever tells first that a server is gone") {
   const auto train = [](bool strikes, RecordingReporter* notes) {
-    JobServers job(2);
+    JobServers job(2, DeviceType::kCpu, /*may_return=*/strikes);
     std::shared_ptr<Cluster> cluster;
     std::atomic<bool> told = !strikes, ends = false;
     // Goes with the input of the run.

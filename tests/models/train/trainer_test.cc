@@ -86,6 +86,38 @@ TEST_CASE("one and two threads give the same bits when deterministic") {
   CheckEqual(Newest(folder / "one"), Newest(folder / "two"));
 }
 
+TEST_CASE("without reports of steps the same is trained") {
+  TemporaryFolder folder;
+  TrainingOptions options;
+  options.session.deterministic = true;
+  for (const int64_t every : {1000, 0, -1}) {
+    options.log_every = every;
+    TrainFor(folder / std::to_string(every), 2, 15, options);
+    CheckEqual(Newest(folder / std::to_string(every)), Newest(folder / "1000"));
+  }
+}
+
+TEST_CASE("epochs without end are trained until a hook stops them") {
+  TemporaryFolder folder;
+  TrainingOptions options;
+  options.session.deterministic = true;
+  TrainFor(folder / "some", 1000, 12, options);
+  int number = 0;
+  for (const double epochs : {HUGE_VAL, 1e300, 1e18}) {
+    CAPTURE(epochs);
+    const std::string log = folder / std::to_string(++number);
+    const TrainingResult result = TrainFor(log, epochs, 12, options);
+    CHECK(result.steps == 12);
+    CHECK(Contains(result.stop_reason, "step 12 is reached"));
+    CheckEqual(Newest(log), Newest(folder / "some"));
+    RunContext run = ToyRun(epochs);
+    run.steps_per_epoch = 10;
+    CHECK(run.total_steps() == RunContext::kEndless);
+    run.steps_per_epoch = 0;  // of no examples
+    CHECK(run.total_steps() == 0);
+  }
+}
+
 TEST_CASE("a finished training is not trained further") {
   TemporaryFolder folder;
   TrainFor(folder / "log", 2, 100);

@@ -25,15 +25,22 @@ __device__ int64_t PlaceOf(int64_t i, int rank, const int64_t* sizes,
 template <typename T>
 __global__ void TileGradKernel(TileShape s, const T* dy, T* dx) {
   using C = ComputeOf<T>;
-  // As the CPU's: very many of one sign would lose their last digits in float.
+  // As the CPU's: very many of one sign would lose their last digits in float,
+  // and doubles theirs in one sum.
   using Sum = std::conditional_t<std::is_floating_point_v<C>, double, C>;
+  constexpr int64_t kRun = 128;
   for (int64_t i = GlobalThread(); i < s.elements; i += GlobalThreads()) {
     const T* own = dy + PlaceOf(i, s.rank, s.sizes, s.strides);
     Sum sum = Sum(0);
-    for (int64_t tile = 0; tile < s.tiles; ++tile) {
-      sum = static_cast<Sum>(
-          sum + static_cast<C>(
-                    own[PlaceOf(tile, s.rank, s.multiples, s.tile_strides)]));
+    for (int64_t tile = 0; tile < s.tiles;) {
+      const int64_t end = tile + kRun < s.tiles ? tile + kRun : s.tiles;
+      Sum run = Sum(0);
+      for (; tile < end; ++tile) {
+        run = static_cast<Sum>(
+            run + static_cast<C>(
+                      own[PlaceOf(tile, s.rank, s.multiples, s.tile_strides)]));
+      }
+      sum = static_cast<Sum>(sum + run);
     }
     dx[i] = T(static_cast<C>(sum));
   }

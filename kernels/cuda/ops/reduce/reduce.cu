@@ -32,12 +32,6 @@ struct MeanOf : SumOf<T> {
     return T(s / static_cast<ComputeOf<T>>(count));
   }
 };
-template <typename T>
-struct HalfSquaresOf : SumOf<T> {
-  static constexpr const char* kName = "L2Loss";
-  static __device__ ComputeOf<T> From(ComputeOf<T> x) { return x * x; }
-  static __device__ T Finish(ComputeOf<T> s, int64_t) { return T(s / 2); }
-};
 // In double, which holds the squares of all floats.
 template <typename T>
 struct SquaresOf {
@@ -51,11 +45,26 @@ struct SquaresOf {
   static __device__ double Finish(State s, int64_t) { return s; }
 };
 template <typename T>
-struct ProductOf : SumOf<T> {
+struct HalfSquaresOf : SquaresOf<T> {
+  static constexpr const char* kName = "L2Loss";
+  static __device__ T Finish(double s, int64_t) {
+    return T(static_cast<ComputeOf<T>>(s / 2));
+  }
+};
+// In double, since a product of some factors may be out of float's range where
+// that of all is within.
+template <typename T>
+struct ProductOf {
   static constexpr const char* kName = "Prod";
-  using State = ComputeOf<T>;
-  static __device__ State Start() { return State(1); }
+  using State = double;
+  static __device__ State Start() { return 1; }
+  static __device__ State From(ComputeOf<T> x) {
+    return static_cast<double>(x);
+  }
   __device__ State operator()(State a, State b) const { return a * b; }
+  static __device__ T Finish(State s, int64_t) {
+    return T(static_cast<ComputeOf<T>>(s));
+  }
 };
 template <typename T>
 struct MaxOf : SumOf<T> {

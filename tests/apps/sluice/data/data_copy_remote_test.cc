@@ -111,6 +111,8 @@ TEST_CASE("what was begun here goes on in a store, without the locks of here") {
   };
   REQUIRE(train(folder / "log", "5").code == 0);
   REQUIRE(fs::exists(folder / "log/training.lock"));
+  REQUIRE(testing::RunMnist({"export", "--log-dir", folder / "log"}).code == 0);
+  REQUIRE(fs::exists(folder / "log/export/export.lock"));
   testing::WritePicture(folder / "a.png", 4, 4);
   WriteFile(folder / "t.csv", "a.png,0\n");
   REQUIRE(RunData({"make", folder / "t.csv", folder / "records"}).code == 0);
@@ -119,6 +121,10 @@ TEST_CASE("what was begun here goes on in a store, without the locks of here") {
   REQUIRE(RunData({"copy", folder.path(), "s3://b/all"}).code == 0);
   CHECK_FALSE(store.Has("all/log/training.lock"));
   CHECK_FALSE(store.Has("all/records/data.lock"));
+  CHECK_FALSE(store.Has("all/log/export/export.lock"));
+  const Outcome exported =
+      testing::RunMnist({"export", "--log-dir", "s3://b/all/log"});
+  CHECK_MESSAGE(exported.code == 0, exported.err);
   const Outcome on = train("s3://b/all/log", "9");
   REQUIRE_MESSAGE(on.code == 0, on.err);
   CHECK(Contains(on.err, "resuming from step 5"));

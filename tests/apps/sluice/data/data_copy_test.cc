@@ -12,7 +12,9 @@
 #include <map>
 #include <random>
 #include <set>
+#include <utility>
 
+#include "apps/sluice/data/file_copy.h"
 #include "io/files/file.h"
 #include "tests/support/data_program.h"
 #include "tests/support/random_bytes.h"
@@ -402,6 +404,51 @@ TEST_CASE("two runs at once end in the same tree") {
   CHECK(one.Wait() == 0);
   CHECK(two.Wait() == 0);
   CHECK((TreeIn(folder / "out") == TreeIn(folder / "in")));
+}
+
+// A copy of the same size that is younger would be left as it is for ever.
+TEST_CASE("a file that is changed while it is copied is an error") {
+  std::mt19937 random(8);
+  const TemporaryFolder folder;
+  const std::string from = folder / "from", to = folder / "out/to";
+  const std::string before = RandomBytes(random, 9 << 20);
+  const std::string after = RandomBytes(random, 9 << 20);
+  fs::create_directory(folder / "out");
+  for (const bool renamed : {false, true}) {
+    CAPTURE(renamed);
+    WriteFile(from, before);
+    WriteFile(folder / "other", after);
+    // What is written to it from now on has another time by any clock.
+    fs::last_write_time(from,
+                        fs::last_write_time(from) - std::chrono::hours(1));
+    bool first = true;
+    const Status status = tool::CopyFile(from, to, false, [&](int64_t) {
+      if (!std::exchange(first, false)) return;
+      if (renamed) {
+        fs::rename(folder / "other", from);
+      } else {
+        WriteFile(from, after);
+      }
+    });
+    CHECK(status.code() == Code::kDataLoss);
+    CHECK(Contains(status.message(), from));
+    CHECK(TreeIn(folder / "out").empty());
+  }
+  REQUIRE(tool::CopyFile(from, to, false, [](int64_t) {}).ok());
+  CHECK((TextOf(to) == after));
+}
+
+TEST_CASE("what is before a command, or too much behind --, is told") {
+  const TemporaryFolder folder;
+  const std::string in = folder / "in", out = folder / "out";
+  WriteFile(in + "/a", "1");
+  const Tree before = TreeIn(folder.path());
+  CheckDataError({"--dry-run", "copy", in, out}, 2, "--dry-run");
+  CheckDataError({"--check", "copy", in, out}, 2, "--check");
+  CheckDataError({"--part", "validation", "make", in, out}, 2, "--part");
+  CheckDataError({"--part", "validation", "stats", in, "--json"}, 2, "--part");
+  CheckDataError({"check", in + "/a", "--", folder / "bad"}, 2, "/bad");
+  CHECK(TreeIn(folder.path()) == before);
 }
 
 }  // namespace

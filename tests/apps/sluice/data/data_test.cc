@@ -472,6 +472,7 @@ TEST_CASE("two runs at once are told, and so is wrong usage") {
                  "wanted make, copy, show, check, stats or bench, got "
                  "nothing");
   CheckDataError({"mkae"}, 2, "got 'mkae'");
+  CheckDataError({"--bogus"}, 2, "got '--bogus'");
   for (const char* command : {"show", "check", "stats"}) {
     CheckDataError({command, folder / "empty"}, 1, "train-00000-of-00008");
     CheckDataError({command, folder / "none"}, 1, "none");

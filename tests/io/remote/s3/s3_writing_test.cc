@@ -229,6 +229,7 @@ TEST_CASE("s3: objects of all sizes keep to the limits of an upload") {
     CHECK((size + part - 1) / part <= 10'000);
   }
   CHECK(sizes.PartOf(5 * kGiB + 1) == 16 * kMiB);
+  CHECK(sizes.copied_at_once == 5 * kGiB);
   // Of a size that nobody knows.
   uint64_t sum = 0;
   for (size_t i = 0; i < 10'000; ++i) {

@@ -210,6 +210,11 @@ TEST_CASE("an upload ends well, or with an error behind 200") {
   CHECK(ParseS3Outcome("<CopyObjectResult><ETag>e</ETag></CopyObjectResult>")
             .ValueOrThrow()
             .etag == "e");
+  CHECK(ParseS3Outcome("<CopyPartResult><LastModified>2009-10-28T22:32:00.000Z"
+                       "</LastModified><ETag>&quot;e&quot;</ETag>"
+                       "</CopyPartResult>")
+            .ValueOrThrow()
+            .etag == "\"e\"");
   // As moto's server has it.
   CHECK(ParseS3Outcome("<CompleteMultipartUploadResponse><ETag>e</ETag>"
                        "</CompleteMultipartUploadResponse>")

@@ -351,6 +351,32 @@ TEST_CASE("the network's convolutions run on our own vector code") {
   }
 }
 
+TEST_CASE("a filter per channel keeps its vector code when more is added") {
+  int added = 0;
+  for (const Case& c : kCases) {
+    if (c.options.groups != c.in || c.in != c.out) continue;
+    Built built;
+    Build(c, &built);
+    for (const Expected& op : built.ops) {
+      if (op.node->op().conv.pass != ConvPass::kForward) continue;
+      const KernelSpec spec = SpecOf(*op.node, true);
+      const KernelDef* def =
+          KernelTable::Global().Find(spec, DeviceType::kCpu).ValueOrThrow();
+      INFO(op.node->op().name, " of ", c.in, " channels");
+      CHECK(def->provider == "simd");
+      if (op.inputs.size() < 4) continue;
+      // The result may take the addend's place.
+      const KernelPtr kernel = def->make(spec).ValueOrThrow();
+      const GuardedRunResult run =
+          GuardedRun(*kernel, spec, op.inputs, 0, {.in_place = 3});
+      CHECK(run.fault == "");
+      CHECK(run.tensors[0].BitEqual(Run(*def, op)[0]));
+      ++added;
+    }
+  }
+  CHECK(added == 3);
+}
+
 TEST_CASE("3x3 windows over many channels take Winograd's form") {
   for (size_t i = kFirstWinograd; i < std::size(kCases); ++i) {
     Built built;

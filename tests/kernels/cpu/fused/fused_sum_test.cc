@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tests/support/kernel_run.h"
 
@@ -44,34 +45,48 @@ TEST_CASE(
 // The input repeats, so that there is no large tensor.
 TEST_CASE("a sum of very many elements keeps their digits") {
   constexpr int64_t kRows = int64_t{1} << 27, kColumns = 2;
+  // Doubles are held to 64 units of their last digit (docs/numerics.md), beyond
+  // which one sum of thousands is already.
+  constexpr int64_t kDoubleRows = int64_t{1} << 24;
+  constexpr double kUnits = 64 * std::numeric_limits<double>::epsilon();
   struct Case {
+    DType dtype;
     const char* sum;
     Shape shape, result;
-    double limit;  // a piece's own sums of columns lose some
+    double limit;  // a piece's own sums of columns lose some in float32
   };
-  for (const Case& c : {Case{"trailing", {kRows * kColumns}, {}, 2e-6},
-                        Case{"leading", {kRows, kColumns}, {kColumns}, 5e-6}}) {
+  for (const Case& c :
+       {Case{DType::kFloat32, "trailing", {kRows * kColumns}, {}, 2e-6},
+        {DType::kFloat32, "leading", {kRows, kColumns}, {kColumns}, 5e-6},
+        {DType::kFloat64, "trailing", {kDoubleRows * kColumns}, {}, kUnits},
+        {DType::kFloat64,
+         "leading",
+         {kDoubleRows, kColumns},
+         {kColumns},
+         kUnits}}) {
     KernelSpec spec;
     spec.op = "FusedSum";
     spec.node = "sum";
-    spec.inputs = {TensorType{DType::kFloat32, {}}};
-    spec.outputs = {TensorType{DType::kFloat32, c.result}};
+    spec.inputs = {TensorType{c.dtype, {}}};
+    spec.outputs = {TensorType{c.dtype, c.result}};
     spec.attrs.Set("program", std::string("Neg(0)"));
     spec.attrs.Set("outputs", std::vector<int64_t>{1});
     spec.attrs.Set("shape", c.shape);
     spec.attrs.Set("sum", std::string(c.sum));
     spec.attrs.Set("sum_shape", c.result);
     spec.attrs.Set("sum_scale", 1.0);
-    const std::vector<Tensor> inputs = {Tensor::Scalar(-0.1F)};
+    const std::vector<Tensor> inputs = {Tensor::Full(c.dtype, {}, -0.1)};
     const int64_t terms = c.shape.elements() / c.result.elements();
-    const double wanted = static_cast<double>(terms) * double{0.1F};
+    const auto wanted = static_cast<long double>(terms) * -inputs[0].At(0);
     for (const KernelDef* def :
          KernelTable::Global().FindAll(spec, DeviceType::kCpu)) {
+      CAPTURE(NameOf(c.dtype));
       CAPTURE(c.sum);
       CAPTURE(def->provider);
       const Tensor sums = testing::RunKernel(*def, spec, inputs)[0];
       for (int64_t i = 0; i < sums.elements(); ++i) {
-        CHECK(std::abs(sums.At(i) / wanted - 1) < c.limit);
+        const long double error = sums.At(i) - wanted;
+        CHECK(static_cast<double>(std::abs(error / wanted)) < c.limit);
       }
     }
   }

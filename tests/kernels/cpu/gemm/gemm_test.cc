@@ -13,6 +13,7 @@
 
 #include "engine/threads.h"
 #include "kernels/cpu/simd/simd.h"
+#include "tests/support/kernel_run.h"
 
 namespace sluice {
 namespace {
@@ -311,6 +312,29 @@ TEST_CASE("the same bits for any number of threads") {
     }
   }
   SetComputeThreads(0);
+}
+
+TEST_CASE("a batch may have any number of empty matrices") {
+  constexpr int64_t kBatch = int64_t{1} << 40;
+  for (const DType dtype :
+       {DType::kFloat32, DType::kFloat64, DType::kFloat16}) {
+    KernelSpec spec;
+    spec.op = "BatchMatMul";
+    spec.node = "product";
+    spec.inputs = {TensorType{dtype, {kBatch, 0, 3}},
+                   TensorType{dtype, {3, 5}}};
+    spec.outputs = {TensorType{dtype, {kBatch, 0, 5}}};
+    spec.attrs.Set("transpose_a", false);
+    spec.attrs.Set("transpose_b", false);
+    const std::vector<Tensor> inputs = {Tensor(dtype, spec.inputs[0].shape),
+                                        Tensor::Zeros(dtype, {3, 5})};
+    for (const KernelDef* def :
+         KernelTable::Global().FindAll(spec, DeviceType::kCpu)) {
+      CAPTURE(def->provider);
+      const Tensor product = testing::RunKernel(*def, spec, inputs)[0];
+      CHECK(product.shape() == spec.outputs[0].shape);
+    }
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // CPU's.
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ struct Case {
   size_t skip = 0;
   float gradient_scale = 1;
   std::vector<DType> halves = {};  // of gradients, in turn after one in dtype
+  // Of some parameters of all variables but the first.
+  bool infinite = false;
 
   DType GradientType(size_t variable) const {
     const size_t k = variable % (halves.size() + 1);
@@ -77,6 +80,9 @@ std::vector<Tensor> Operands(const Case& c) {
       const DType dtype = kind > c.rule.slots ? c.GradientType(i) : c.dtype;
       all.push_back(RandomTensor(dtype, {kSizes[i]}, slot ? 0.5 : -1, 1,
                                  static_cast<unsigned>(all.size() + 1)));
+      if (!c.infinite || kind > 0 || i == 0 || kSizes[i] == 0) continue;
+      const float infinity = std::numeric_limits<float>::infinity();
+      all.back().data<float>()[0] = i % 2 == 0 ? infinity : -infinity;
     }
   }
   return all;
@@ -172,6 +178,25 @@ TEST_CASE("Nesterov's momentum, decay of some gradients, decay of weights") {
   CheckStep({.rule = kRules[1], .params = params});
   params.weight_decay = 0.2;
   CheckStep({.rule = kRules[6], .params = params});
+}
+
+// A parameter that is -inf keeps a class out of a softmax.
+TEST_CASE("infinite parameters stay, where the gradient does not decay") {
+  for (const Rule& rule : kRules) {
+    for (const int64_t decayed : {0, 1}) {
+      Case c = {.rule = rule, .params = kParams, .infinite = true};
+      c.params.gradient_decay = 0.1 * static_cast<double>(decayed);
+      c.params.decayed = decayed;
+      const std::vector<Tensor> before = Operands(c), got = InCuda(c);
+      const std::vector<Tensor> wanted = OnCpu(c);
+      for (size_t i = 1; i < kSizes.size(); ++i) {
+        if (kSizes[i] == 0) continue;
+        CAPTURE(rule.op);
+        CHECK(got[i].At(0) == before[i].At(0));
+        CHECK(wanted[i].At(0) == before[i].At(0));
+      }
+    }
+  }
 }
 
 TEST_CASE("gradients times a scale, before their decay") {

@@ -82,6 +82,34 @@ TEST_CASE("hooks are called at every step, evaluation and the end") {
   CHECK(log.rates[0] == doctest::Approx(0.01 + 0.09 * 0.3));
 }
 
+TEST_CASE("the rate is the optimizer's, whatever else has its name") {
+  TrainerSpec spec = ToySpec();
+  spec.input = [](const RunContext& run) {
+    return Points(run).Map([](Example& example) {
+      const Shape rows = {RowsOf(example)};
+      example.Set("learning_rate", Tensor::Full(DType::kFloat32, rows, 5));
+    });
+  };
+  spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
+    ModelSpec model = testing::Network(scope, in, run);
+    const Output mean = Identity(Mean(in["learning_rate"]), "learning_rate");
+    CHECK(mean.name() == "learning_rate_1");
+    model.loss = model.loss + 0 * mean;
+    return model;
+  };
+  spec.optimizer = [](const RunContext&) { return optimizers::Sgd(0.25); };
+  for (const int64_t leaves : {0, 2}) {
+    CAPTURE(leaves);
+    Record log;
+    TrainingOptions options = {.evaluate_every = 0.5};
+    options.virtual_workers = leaves;
+    Trainer trainer(spec, ToyRun(3), options);
+    trainer.AddHook(std::make_unique<Recorder>(&log));
+    trainer.Train();
+    CHECK(log.rates == std::vector<double>(4, 0.25));
+  }
+}
+
 TEST_CASE("no better for some evaluations stops early") {
   TrainerSpec spec = ToySpec();
   spec.optimizer = [](const RunContext&) { return optimizers::Sgd(0); };
@@ -197,7 +225,8 @@ TEST_CASE("a profile is a Chrome trace of the steps asked for") {
   CHECK(matmuls == 2);
 
   // The input's stages have rows in a process of their own. What is read ahead
-  // may be ready already, so only of the input that is not must there be any.
+  // may be ready already, so only of the input that is not must there be any,
+  // and of more steps than its two threads may be ahead: two elements each.
   const auto rows_of = [](const nlohmann::json& all) {
     std::map<int, std::string> rows;
     int input = -1;
@@ -232,7 +261,7 @@ TEST_CASE("a profile is a Chrome trace of the steps asked for") {
         .Map(wait, {.threads = 2, .name = "wait long"});
   };
   Trainer again(slow, ToyRun(1), options);
-  again.AddHook(std::make_unique<Profile>(3, 6, folder / "trace.json"));
+  again.AddHook(std::make_unique<Profile>(2, 9, folder / "trace.json"));
   again.Train();
   std::ifstream second(folder / "trace.json");
   const std::set<std::string> rows =

@@ -14,9 +14,12 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "models/train/hooks/hooks.h"
+#include "models/train/values/hook_state.h"
 #include "tests/support/error_text.h"
 #include "tests/support/fault_file_system.h"
 #include "tests/support/sentences.h"
@@ -343,6 +346,45 @@ TEST_CASE("an error that leaves the variables alone loses no step") {
   const auto before = CheckpointManager::ForReading(folder / "input").Steps();
   REQUIRE(before->size() == 1);
   CHECK(before->front() >= 4);  // the sample and what is prefetched count
+}
+
+// Its state is how many steps it was told of.
+class CountsSteps : public Hook {
+ public:
+  explicit CountsSteps(std::shared_ptr<std::atomic<int>> told)
+      : told_(std::move(told)) {}
+  void AfterStep(TrainingRun&) override { ++*told_; }
+  std::string StateName() const override { return "told"; }
+  std::string SaveState() const override { return std::to_string(*told_); }
+
+ private:
+  const std::shared_ptr<std::atomic<int>> told_;
+};
+
+TEST_CASE("what a step that failed leaves has hooks' states of its own step") {
+  TemporaryFolder folder;
+  const auto told = std::make_shared<std::atomic<int>>(0);
+  TrainerSpec spec = ToySpec();
+  spec.input = [told](const RunContext& run) {
+    return testing::Points(run).Map([told](Example& batch) {
+      if (*told < 7) return;
+      Tensor label = batch["label"].Clone();
+      label.data<int64_t>()[0] = 99;
+      batch.Set("label", label);
+    });
+  };
+  Trainer trainer(spec, ToyRun(3), {.log_dir = folder / "log", .log_every = 3});
+  trainer.AddHook(std::make_unique<CountsSteps>(told));
+  CHECK(Contains(ErrorOf([&] { trainer.Train(); }), "99"));
+  CHECK(told->load() >= 7);  // the snapshot is of every third
+  const auto saved = CheckpointManager::ForReading(folder / "log")
+                         .RestoreNewest()
+                         .ValueOrThrow();
+  REQUIRE(saved);
+  const TrainingState& state = saved->checkpoint.state;
+  CHECK(state.step >= 6);
+  CHECK(state.step % 3 == 0);
+  CHECK(state.extra.at(HookStateKey("told")) == std::to_string(state.step));
 }
 
 TEST_CASE("when to save, as flags say it") {

@@ -12,6 +12,7 @@
 #include "models/train/hooks/hooks.h"
 #include "models/train/values/hook_state.h"
 #include "tests/support/error_text.h"
+#include "tests/support/recording_reporter.h"
 #include "tests/support/toy_training.h"
 
 namespace sluice {
@@ -183,6 +184,32 @@ TEST_CASE("newest, best, a step, or the best once early stopping has ended") {
     CHECK(Contains(ErrorOf([&] { Chosen(log, choice); }), "checkpoint-20"));
   }
   CHECK(Chosen(log, {.kind = Kind::kNewest}) == 40);
+}
+
+TEST_CASE("of a metric that is never a number none is the best") {
+  TemporaryFolder folder;
+  TrainerSpec spec = ToySpec();
+  spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
+    ModelSpec model = testing::Network(scope, in, run);
+    model.metrics.clear();
+    model.metrics.emplace_back("odd", Log(Mean(in["x"]) * 0 - 1));
+    return model;
+  };
+  testing::RecordingReporter notes;
+  TrainingOptions options = {.log_dir = folder / "log", .reporter = &notes};
+  Trainer trainer(spec, ToyRun(10), options);
+  trainer.AddHook(std::make_unique<EarlyStopping>(2));
+  CHECK(trainer.Train().steps == 20);
+  const auto evaluate = [&] {
+    return Trainer(spec, ToyRun(10), options).Evaluate()->step;
+  };
+  CHECK(evaluate() == 20);
+  CHECK(Contains(notes.text(),
+                 "checkpoint-20.safetensors, the newest one, as none was "
+                 "evaluated to a number"));
+  options.checkpoint.kind = Kind::kBest;
+  CHECK(Contains(ErrorOf(evaluate),
+                 "was evaluated to a number, so none is the best"));
 }
 
 TEST_CASE("choices as flags say them") {

@@ -1,7 +1,9 @@
 // The CUDA kernels that move elements, emulated, against the CPU's.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -203,6 +205,23 @@ TEST_CASE("sums of tiles, of several blocks") {
                      {{dtype, dy.shape()}}, {{dtype, {2, 40, 7}}}),
                 {dy});
   }
+}
+
+TEST_CASE("sums of very many tiles keep their last digits") {
+  constexpr int64_t kTiles = 100'000;
+  const auto spec =
+      Spec("TileGrad", {{"multiples", {kTiles}}}, {{DType::kFloat64, {kTiles}}},
+           {{DType::kFloat64, {1}}});
+  KernelTable table;
+  RegisterArrayKernels(table);
+  const KernelDef* def = table.Find(spec, DeviceType::kCuda).ValueOrThrow();
+  const Tensor sum =
+      testing::RunKernel(*def, spec,
+                         {Tensor::Full(DType::kFloat64, {kTiles}, 0.1)})
+          .front();
+  const long double wanted = kTiles * static_cast<long double>(0.1);
+  const auto error = static_cast<double>((sum.At(0) - wanted) / wanted);
+  CHECK(std::abs(error) < 64 * std::numeric_limits<double>::epsilon());
 }
 
 }  // namespace

@@ -63,6 +63,15 @@ TEST_CASE("running sums, in either direction, of rows and across them") {
   }
 }
 
+TEST_CASE("of very many rows of nothing no sum is taken") {
+  constexpr int64_t kMany = int64_t{1} << 40;
+  for (const AxisForm& shape : {AxisForm{kMany, 0, 1}, {1, 0, kMany}}) {
+    const int64_t before = emulation::Launches();
+    CHECK(FindCumSum(DType::kFloat32)(nullptr, nullptr, {shape}, nullptr).ok());
+    CHECK(emulation::Launches() == before);
+  }
+}
+
 TEST_CASE("gradients of products, zeros among the factors") {
   for (DType dtype :
        {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {

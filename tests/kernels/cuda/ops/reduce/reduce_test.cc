@@ -199,6 +199,32 @@ TEST_CASE("half the sum of squares") {
   }
 }
 
+TEST_CASE("products and squares leave float's range on the way") {
+  const std::vector<double> tiny = {1e-30, 2, 1e-30, 1e30, 1e30};
+  const std::vector<double> huge = {1e30, 2, 1e30, 1e-30, 1e-30};
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const double error = dtype == DType::kBFloat16 ? 0.03 : 1e-6;
+    for (const std::vector<double>& factors : {tiny, huge}) {
+      const Tensor x = Tensor::Vector<double>(factors).Cast(dtype);
+      CHECK(Reduced("Prod", x, {1, 5, 1}, 0).At(0) ==
+            doctest::Approx(2).epsilon(error));
+    }
+    const Tensor large = Tensor::Full(dtype, {2}, 1.5e19);
+    CHECK(Reduced("L2Loss", large, {1, 2, 1}, 0).At(0) ==
+          doctest::Approx(2.25e38).epsilon(error));
+  }
+  // Columns of it.
+  Tensor columns(DType::kFloat32, {5, 3});
+  for (int64_t i = 0; i < columns.elements(); ++i) {
+    columns.data<float>()[i] =
+        static_cast<float>(huge[static_cast<size_t>(i / 3)]);
+  }
+  const Tensor products = Reduced("Prod", columns, {1, 5, 3}, 0);
+  for (int64_t i = 0; i < 3; ++i) {
+    CHECK(products.At(i) == doctest::Approx(2).epsilon(1e-6));
+  }
+}
+
 TEST_CASE("squares are summed in double, which holds those of floats") {
   for (DType dtype :
        {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
