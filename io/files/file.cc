@@ -111,8 +111,11 @@ Result<Descriptor> OpenRegular(const std::string& path, struct stat* info) {
   return fd;
 }
 
+// Of years that int64 does not reach (2262) the count wraps around.
 constexpr int64_t Nanoseconds(const timespec& time) {
-  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  return static_cast<int64_t>(static_cast<uint64_t>(time.tv_sec) *
+                                  uint64_t{1'000'000'000} +
+                              static_cast<uint64_t>(time.tv_nsec));
 }
 
 std::string VersionText(const struct stat& info) {

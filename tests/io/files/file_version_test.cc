@@ -3,6 +3,8 @@
 #include "io/files/file_version.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <filesystem>
@@ -65,6 +67,20 @@ TEST_CASE("an open file has the version of its path until that is another's") {
   CHECK(other != version);
   CHECK(FileSystem::Default().OpenRead(path).ValueOrThrow()->version() ==
         other);
+}
+
+TEST_CASE("a file of the year 2300 has a version, too") {
+  const TemporaryFolder dir;
+  const std::string path = dir / "f";
+  std::ofstream(path) << "one";
+  std::string before = VersionOf(path);
+  for (const time_t second : {10'413'792'000, 10'413'792'001}) {
+    const timespec times[] = {{second, 0}, {second, 0}};
+    REQUIRE(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+    const std::string version = VersionOf(path);
+    CHECK(version != before);
+    before = version;
+  }
 }
 
 TEST_CASE("what is not there, and what nobody knows") {
