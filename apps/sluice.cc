@@ -205,9 +205,7 @@ std::string WrongDataCommand(const CLI::App& data, int argc, char** argv) {
   // One before a command is none of its own, as CLI11 says.
   const bool flag = data.get_option_no_throw(word) != nullptr;  // --help
   if (word.starts_with('-') && (flag || argc > 3)) return {};
-  const auto commands = data.get_subcommands(
-      [&](const CLI::App* command) { return command->get_name() == word; });
-  if (!commands.empty()) return {};
+  if (NestedCommand(data, word) != nullptr) return {};
   return fmt::format(
       "data: wanted make, copy, show, check, stats or bench, got {}",
       argc > 2 ? "'" + word + "'" : "nothing");

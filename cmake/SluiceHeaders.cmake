@@ -45,18 +45,25 @@ endif()
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 
-# A static library leaves linking what it uses to its user.
+# A static library leaves linking what it uses to its user: by feature what has
+# to be found, and Debian's package that it is in (SluicePackage.cmake).
 set(package_dependencies Threads fmt ZLIB)
-foreach(pair PROTOBUF:Protobuf PNG:PNG JPEG:JPEG ONEDNN:dnnl CURL:CURL
-    CRYPTO:OpenSSL TLS:OpenSSL EXPAT:EXPAT)
-  string(REPLACE ":" ";" pair ${pair})
-  list(GET pair 0 feature)
-  list(GET pair 1 package)
+set(package_suggestions libfmt-dev zlib1g-dev)
+foreach(used PROTOBUF:Protobuf:libprotobuf-dev PNG:PNG:libpng-dev
+    JPEG:JPEG:libjpeg62-turbo-dev ONEDNN:dnnl:libdnnl-dev
+    CURL:CURL:libcurl4-openssl-dev CRYPTO:OpenSSL:libssl-dev
+    TLS:OpenSSL:libssl-dev EXPAT:EXPAT:libexpat1-dev)
+  string(REPLACE ":" ";" used ${used})
+  list(GET used 0 feature)
+  list(GET used 1 package)
+  list(GET used 2 suggestion)
   if(feature IN_LIST SLUICE_FEATURES)
     list(APPEND package_dependencies ${package})
+    list(APPEND package_suggestions ${suggestion})
   endif()
 endforeach()
 list(REMOVE_DUPLICATES package_dependencies)
+list(REMOVE_DUPLICATES package_suggestions)
 list(JOIN package_dependencies " " package_dependencies)
 configure_package_config_file(
   ${CMAKE_CURRENT_LIST_DIR}/sluiceConfig.cmake.in

@@ -18,21 +18,9 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME sluice)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libsluice-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "sluice (= ${PROJECT_VERSION})")
-# For its static libraries, what SluiceHeaders.cmake has sluiceConfig.cmake look
-# for.
-set(suggested libfmt-dev zlib1g-dev)
-foreach(pair PROTOBUF:libprotobuf-dev PNG:libpng-dev JPEG:libjpeg62-turbo-dev
-    ONEDNN:libdnnl-dev CURL:libcurl4-openssl-dev CRYPTO:libssl-dev
-    TLS:libssl-dev EXPAT:libexpat1-dev)
-  string(REPLACE ":" ";" pair ${pair})
-  list(GET pair 0 feature)
-  list(GET pair 1 package)
-  if(feature IN_LIST SLUICE_FEATURES)
-    list(APPEND suggested ${package})
-  endif()
-endforeach()
-list(REMOVE_DUPLICATES suggested)
-list(JOIN suggested ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS)
+# For its static libraries.
+list(JOIN package_suggestions ", "
+  CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS)
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
   "The programs mnist, resnet50, sluice and sluicerun, and their libraries.")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION

@@ -21,6 +21,12 @@ inline std::string Decoded(std::string_view text) {
   return decoded.ok() ? *decoded : "?";
 }
 
+// Whether the request makes an object of the parts that were sent.
+inline bool CompletesUpload(const ServedRequest& request) {
+  return request.method == "POST" &&
+         request.target.find("uploads") == std::string::npos;
+}
+
 // The parameters of "/path?a=b&c", decoded.
 inline std::map<std::string, std::string> QueryOf(const std::string& target) {
   std::map<std::string, std::string> query;

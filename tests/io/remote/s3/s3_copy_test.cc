@@ -25,6 +25,7 @@ namespace sluice::remote {
 namespace {
 
 using testing::Below;
+using testing::CompletesUpload;
 using testing::Contains;
 using testing::Once;
 using testing::RandomBytes;
@@ -54,11 +55,6 @@ bool CopiesPart(const ServedRequest& request, int number) {
   return !request.Header("x-amz-copy-source").empty() &&
          request.target.find(fmt::format("partNumber={}&", number)) !=
              std::string::npos;
-}
-
-bool CompletesCopy(const ServedRequest& request) {
-  return request.method == "POST" &&
-         request.target.find("uploads") == std::string::npos;
 }
 
 TEST_CASE("s3: objects of every size are renamed, large ones in parts") {
@@ -189,7 +185,7 @@ TEST_CASE("s3: a rename in parts that fails changes nothing") {
     remote.store.ResetCounts();
     remote.store.Fail([&](const ServedRequest& request, int) {
       const bool fails =
-          part <= 6 ? CopiesPart(request, part) : CompletesCopy(request);
+          part <= 6 ? CopiesPart(request, part) : CompletesUpload(request);
       return fails ? StoreFault::kErrorIn200 : StoreFault::kNone;
     });
     const Status error = remote.files.Rename("s3://b/from", "s3://b/to");

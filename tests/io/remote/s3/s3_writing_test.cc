@@ -14,6 +14,7 @@ namespace sluice::remote {
 namespace {
 
 using testing::Below;
+using testing::CompletesUpload;
 using testing::Contains;
 using testing::Once;
 using testing::RandomBytes;
@@ -22,10 +23,6 @@ using testing::ServedRequest;
 using testing::SmallSizes;
 using testing::StoreFault;
 
-bool Completes(const ServedRequest& request) {
-  return request.method == "POST" &&
-         request.target.find("uploads") == std::string::npos;
-}
 bool PutsPart(const ServedRequest& request, int number) {
   return request.method == "PUT" &&
          request.target.find(fmt::format("partNumber={}&", number)) !=
@@ -105,7 +102,7 @@ TEST_CASE("s3: an upload that fails leaves what was there, and no parts") {
       remote.store.ResetCounts();
       remote.store.Fail([&](const ServedRequest& request, int) {
         const bool fails =
-            part <= 5 ? PutsPart(request, part) : Completes(request);
+            part <= 5 ? PutsPart(request, part) : CompletesUpload(request);
         return fails ? StoreFault::kError500 : StoreFault::kNone;
       });
       const Status error = remote.files.WriteAtomically("s3://b/k", bytes);
@@ -125,7 +122,8 @@ TEST_CASE(
   int failures = 2;
   StoreFault fault = StoreFault::kErrorIn200;
   remote.store.Fail([&](const ServedRequest& request, int) {
-    return Completes(request) && failures-- > 0 ? fault : StoreFault::kNone;
+    return CompletesUpload(request) && failures-- > 0 ? fault
+                                                      : StoreFault::kNone;
   });
   CHECK(remote.files.WriteAtomically("s3://b/k", bytes).ok());
   CHECK(remote.store.Get("k").bytes == bytes);
