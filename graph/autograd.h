@@ -12,8 +12,8 @@
 namespace SLUICE_PUBLIC sluice {
 
 // Which activations are computed again when the gradient needs them, rather
-// than kept for it: less memory, the same results, most of them to the bit
-// (graph/recompute.h says which).
+// than kept for it: less memory, the same results, to rounding
+// (graph/recompute.h says where to the bit).
 enum class Recompute : uint8_t {
   kNone,
   // Computes again the outputs of batch normalisations, and of an addition and

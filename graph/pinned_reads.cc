@@ -1,11 +1,18 @@
 #include "graph/pinned_reads.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 
 #include "graph/ops/control.h"
 #include "graph/traversal.h"
 
 namespace sluice {
+namespace {
+
+constexpr std::string_view kPinned = "pinned";
+
+}  // namespace
 
 PinnedReads::PinnedReads(const std::vector<Output>& given) {
   std::vector<const Node*> roots;
@@ -22,7 +29,8 @@ Output PinnedReads::Of(const Node& node, const Output& variable) {
   Output& read = reads_[{&node, variable}];
   if (read.valid()) return read;
   const DeviceScope there(variable.graph(), variable.node().device());
-  read = Identity(variable, "pinned");
+  read = Identity(variable, std::string(kPinned));
+  read.node().set_origin(node.name());
   // Depends on the writes that the node does, and on no others, whatever scope
   // gradients are built in.
   read.node().set_control_inputs({});
@@ -33,6 +41,13 @@ Output PinnedReads::Of(const Node& node, const Output& variable) {
     read.node().AddControlInput(control);
   }
   return read;
+}
+
+const Node* PinnedReads::ReaderOf(const Node& node, const Graph& graph) {
+  const std::string_view name = node.name();
+  const bool pinned = node.op().view && node.origin() != name &&
+                      name.substr(name.rfind('/') + 1).starts_with(kPinned);
+  return pinned ? graph.Find(node.origin()) : nullptr;
 }
 
 std::vector<Output> PinnedReads::InputsOf(const Node& node) {

@@ -15,7 +15,9 @@ namespace sluice {
 // A read of a variable sees the value left by the writes that the reader
 // depends on (graph/ops/state.h). The nodes that a gradient rule builds depend
 // on other writes than the differentiated node, so they get a copy of what that
-// node has read. Lives while gradients are built.
+// node has read. A copy's origin is the name of that node, so that the copy
+// waits for no more than the node where something is fed (ExtractStep). Lives
+// while gradients are built.
 class PinnedReads {
  public:
   // Finds the variables written by nodes that `given` needs: the outputs to be
@@ -33,6 +35,10 @@ class PinnedReads {
   // Replaces written variables by such copies in the nodes added to the graph
   // for `node`, from node number `begin` on, and in `outputs`.
   void Pin(const Node& node, size_t begin, std::vector<Output>* outputs);
+
+  // The node of `graph` that has read what `node`, of the same graph or a part
+  // of it, is a copy of; null where `node` is no such copy.
+  static const Node* ReaderOf(const Node& node, const Graph& graph);
 
  private:
   void Replace(const Node& node, Output* output);

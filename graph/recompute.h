@@ -1,11 +1,11 @@
 // Recomputation of activations: the gradient reads second computations of some
 // values of the forward pass, which run when it gets there, so that the first
 // values need not be kept. The second computations are of the same nodes,
-// random ops included, so the gradients have the same bits, but for two cases
-// in which they agree to rounding: kAll in half precision with fusion, since
-// the second computation is fused differently, and a fused node rounds to half
-// once where its parts round several times; and gradients of gradients, whose
-// terms are summed in another order.
+// random ops included, so without fusion the gradients have the same bits. With
+// it they agree to rounding: second computations may be fused differently, and
+// a fused sum adds in another order than one that is not, as in half precision
+// a fused node rounds once where its parts round several times. So do gradients
+// of gradients, whose terms are summed in another order.
 //
 //   kAll    (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost")
 //           cuts the forward nodes into segments and keeps what crosses a cut.

@@ -102,6 +102,15 @@ class PeersSession final : public ClusterSession {
   ~PeersSession() override { task_->rendezvous()->Forget(incarnations_); }
 
   std::shared_ptr<Rendezvous> rendezvous() override { return runs_; }
+  void Refuse(const RunKey& run, const Status& why) override {
+    LinkedRendezvous& all = *task_->rendezvous();
+    all.Abort(run, why);
+    for (const auto& [name, device] : devices_) {
+      // Tells its task, if that is there.
+      if (device.link != nullptr) (void)all.Needs(run, device.link);
+    }
+    all.Release(run);
+  }
   // Who is gone does not come back.
   Result<uint64_t> Connect() override {
     SLUICE_RETURN_IF_ERROR(task_->Lost());

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <set>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "engine/parse_number.h"
 #include "graph/output_index.h"
 #include "graph/passes/passes.h"
+#include "graph/pinned_reads.h"
 #include "graph/recompute.h"
 #include "graph/traversal.h"
 
@@ -96,12 +99,67 @@ Status CheckNames(const Graph& graph,
   return {};
 }
 
+// What `reader` waits for only because it reads what is fed.
+bool ReadsOnlyFed(const Node& reader, std::string_view waited,
+                  const std::set<Output>& fed) {
+  for (const Node* control : reader.control_inputs()) {
+    if (control->name() == waited) return false;
+  }
+  bool reads = false;
+  for (const Output& input : reader.inputs()) {
+    if (input.node().name() != waited) continue;
+    if (!fed.contains(input)) return false;
+    reads = true;
+  }
+  return reads;
+}
+
+// The copies that gradients read of variables see what the first readers see
+// (PinnedReads), which do not wait for what they would read if it were not fed.
+void ReleasePinnedReads(const Graph& graph, const StepRequest& request,
+                        Graph& step) {
+  std::set<Output> fed;
+  for (const FeedShape& feed : request.feeds) fed.insert(feed.output);
+  for (const auto& node : step.nodes()) {
+    const Node* reader = PinnedReads::ReaderOf(*node, graph);
+    if (reader == nullptr) continue;
+    std::vector<Node*> controls = node->control_inputs();
+    std::erase_if(controls, [&](const Node* control) {
+      return ReadsOnlyFed(*reader, control->name(), fed);
+    });
+    node->set_control_inputs(std::move(controls));
+  }
+}
+
 // What gradients compute again of an output is fed with it.
 void ReplaceRecomputed(Graph& step, const Output& fed, const Output& feed) {
   for (const auto& node : step.nodes()) {
     if (fed.index() < node->num_outputs() && Recomputes(*node, fed.node())) {
       step.ReplaceUses(node->output(fed.index()), feed, /*controls=*/false);
     }
+  }
+}
+
+// What gradients compute again waits for a gradient only so as not to run
+// earlier (Recomputation): not for one that nothing needs since another is fed.
+void ReleaseRecomputed(const Graph& graph, Graph& step) {
+  std::vector<std::pair<Node*, std::vector<Node*>>> waiting;
+  std::vector<const Node*> roots;
+  for (const auto& node : step.nodes()) {
+    if (node->op().sink || node->name() == passes::kTargets) {
+      roots.push_back(node.get());
+    }
+    const Node* first = graph.Find(node->origin());
+    if (first == nullptr || !Recomputes(*node, *first)) continue;
+    waiting.emplace_back(node.get(), node->control_inputs());
+    node->set_control_inputs({});
+  }
+  const auto needed = Needed(roots);
+  for (auto& [node, controls] : waiting) {
+    std::erase_if(controls, [&](const Node* control) {
+      return !needed.contains(control);
+    });
+    node->set_control_inputs(std::move(controls));
   }
 }
 
@@ -132,6 +190,8 @@ Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
   auto twin = [&](const Output& output) {
     return step->Find(output.node().name())->output(output.index());
   };
+
+  ReleasePinnedReads(graph, request, *step);
 
   // Fetches first, so that a fetched feed is the fed value like everywhere.
   const OpDef& fetch_op = OpTable::Global().Get("Fetch");
@@ -164,6 +224,7 @@ Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
       ReplaceRecomputed(*step, fed, feed.output(0));
     }
   }
+  ReleaseRecomputed(graph, *step);
   return step;
 }
 

@@ -12,11 +12,11 @@
 // hold, an operand or an attribute, or, but for products, that has an operand
 // made of such numbers: in x / max(y, 1e-8) nothing is divided by 0. Nor, in
 // float16, does a quotient unless its divisor is made of halves alone or is a
-// constant of which half holds all, or the product of a tensor and one number
-// unless that is made so, a constant or a weight: how large a sum, a count or
-// the reciprocal of a loss scale is, is not known before the step runs. Half
-// would take a large divisor for infinity, a small factor for 0, and what they
-// scale would be 0 without a sign of it.
+// constant of which half holds all; nor the product or quotient of one number
+// and a tensor, unless that number is made so, a constant or a weight: how
+// large a sum, a count or the reciprocal of a loss scale is, is not known
+// before the step runs. Half would take a large divisor for infinity, a small
+// factor for 0, and what they scale would be 0 without a sign of it.
 //
 // Values change dtype where a node's operand is wanted otherwise than it is
 // made: by one Cast for each tensor, dtype and device, however many read it.
@@ -217,22 +217,24 @@ class Mixer {
     return Tensor::Scalar(exact).Cast(half_).At(0);
   }
 
-  // Whether the node divides by numbers, or multiplies by one, of which nobody
-  // knows before the step runs whether half holds them. Factors of many
-  // elements are let in: gates and normalisations are made of those. To be
-  // asked of a node when it is known which of its producers are fed.
+  // Whether the node divides by numbers, or multiplies or divides one, of which
+  // nobody knows before the step runs whether half holds them. Factors and
+  // dividends of many elements are let in: gates and normalisations are made of
+  // those. To be asked of a node when it is known which of its producers are
+  // fed.
   bool ScalesByUnknown(const Node& node) const {
     if (half_ != DType::kFloat16) return false;  // bfloat16 has float32's range
+    const auto is_unknown = [&](const Output& x) {
+      return x.shape().elements() == 1 && !IsOfHalves(x);
+    };
     if (node.Is("Div")) {
+      if (is_unknown(node.input(0))) return true;
       const Output& divisor = node.input(1);
       const Tensor* const value = ConstantValue(divisor);
       return value == nullptr ? !MadeOfHalves(divisor) : !HoldsEach(*value);
     }
     return node.Is("Mul") &&
-           std::any_of(node.inputs().begin(), node.inputs().end(),
-                       [&](const Output& x) {
-                         return x.shape().elements() == 1 && !IsOfHalves(x);
-                       });
+           std::any_of(node.inputs().begin(), node.inputs().end(), is_unknown);
   }
 
   // Whether x is about as good in half: a half already, with all that it is

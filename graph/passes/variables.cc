@@ -76,13 +76,20 @@ class Orderer {
   }
 
  private:
-  // A use of an alias that must come before a write, and, where the alias is
-  // the Variable node itself, after another (or null).
+  // A use of the Variable node or of a write's result; of the Variable node as
+  // `after` leaves it (or null).
+  struct Use {
+    Node* user = nullptr;
+    int input = 0;
+    Output of;
+    Node* after = nullptr;
+  };
+  // What `user` reads through `use`, its own or that of the first of the views
+  // on the way, must come before a write.
   struct Read {
     Node* user;
-    int input;
     Node* write;
-    Node* after;
+    Use use;
   };
   // A handle on a variable's bytes. The version that the Variable node itself
   // stands for is settled by each of its users.
@@ -90,6 +97,7 @@ class Orderer {
     Output output;
     bool settled;
     int version;
+    Use use;  // for a view
   };
 
   Status FindWrites() {
@@ -167,10 +175,11 @@ class Orderer {
   }
 
   void VisitReads(Node& variable, const std::vector<Node*>& writes) {
-    std::vector<Alias> aliases = {{variable.output(0), false, -1}};
+    std::vector<Alias> aliases = {{variable.output(0), false, -1, {}}};
     for (size_t i = 0; i < writes.size(); ++i) {
       if (&writes[i]->input(0).node() == &variable) {
-        aliases.push_back({writes[i]->output(0), true, static_cast<int>(i)});
+        aliases.push_back(
+            {writes[i]->output(0), true, static_cast<int>(i), {}});
       }
     }
     while (!aliases.empty()) {
@@ -185,22 +194,24 @@ class Orderer {
         Node* const next = version + 1 < static_cast<int>(writes.size())
                                ? writes[version + 1]
                                : nullptr;
+        Use use = alias.use;
+        if (use.user == nullptr) {
+          use = {user, input, alias.output,
+                 alias.settled || version < 0 ? nullptr : writes[version]};
+        }
         // A view that comes after the next write is of a copy made before it.
         if (user->op().view && input == 0 &&
             user->device() == source.device() &&
             (next == nullptr || !DependsOn(*user, *next))) {
-          aliases.push_back({user->output(0), true, version});
+          aliases.push_back({user->output(0), true, version, use});
           continue;
         }
-        Node* after = nullptr;
-        if (!alias.settled && version >= 0) {
-          if (user->device() == variable.device()) {
-            after = writes[version];
-          } else {
-            user->set_input(input, ReadAfter(alias.output, *writes[version]));
-          }
+        if (use.after != nullptr && user == use.user &&
+            user->device() != variable.device()) {
+          use = {user, input, ReadAfter(alias.output, *use.after), nullptr};
+          user->set_input(input, use.of);
         }
-        if (next != nullptr) NoteRead({user, input, next, after});
+        if (next != nullptr) NoteRead({user, next, use});
       }
     }
   }
@@ -240,13 +251,13 @@ class Orderer {
     return view->output(0);
   }
 
-  // The input of a read as it is before read.write, which will not wait for it.
+  // What a read is of, as it is before read.write, which will not wait for it,
+  // nor for what views on the way wait for: that might close a cycle.
   Output CopyBefore(const Read& read) {
-    const Output alias = read.user->input(read.input);
-    Node*& copy = copies_[{alias, read.write}];
+    Node*& copy = copies_[{read.use.of, read.write}];
     if (copy == nullptr) {
-      copy = &AddNew("before", "Copy", alias);
-      if (read.after != nullptr) copy->AddControlInput(read.after);
+      copy = &AddNew("before", "Copy", read.use.of);
+      if (read.use.after != nullptr) copy->AddControlInput(read.use.after);
       read.write->AddControlInput(copy);
       ahead_[read.write].push_back(copy);
     }
@@ -286,7 +297,7 @@ class Orderer {
       }
     }
     for (const Read& read : copied_) {
-      read.user->set_input(read.input, CopyBefore(read));
+      read.use.user->set_input(read.use.input, CopyBefore(read));
     }
   }
 

@@ -66,6 +66,9 @@ class ClusterSession {
 
   // The rendezvous whose keys and exchanges reach all of the tasks.
   virtual std::shared_ptr<Rendezvous> rendezvous() = 0;
+  // Tells the tasks, if they begin runs without being told to, that this one is
+  // not begun here, and why.
+  virtual void Refuse(const RunKey&, const Status&) {}
   // Looks for tasks that are gone and may have come back, and lets tasks that
   // have lost each other meet again. Returns another number than before when a
   // device may have come back with another incarnation: parts must then be

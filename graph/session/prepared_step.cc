@@ -26,6 +26,11 @@ Clock::time_point DeadlineAfter(std::chrono::milliseconds limit) {
   return limit < left ? now + limit : Clock::time_point::max();
 }
 
+// Whether another task has the run begun, and chose its key.
+bool IsOrdered(const std::optional<RunOrder>& order) {
+  return order && order->key != RunKey();
+}
+
 }  // namespace
 
 PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
@@ -175,7 +180,12 @@ Status PreparedStep::Impl::CheckApart(
   return {};
 }
 
-Status PreparedStep::Impl::BeginRun(Lane& lane, Frame& frame,
+RunKey PreparedStep::Impl::TakeKey(const std::optional<RunOrder>& order) {
+  if (IsOrdered(order)) return order->key;
+  return meets_others() ? session.rendezvous->NewRun() : RunKey();
+}
+
+Status PreparedStep::Impl::BeginRun(Lane& lane, Frame& frame, const RunKey& key,
                                     std::span<const Tensor> feed_values,
                                     std::span<Tensor> fetch_values,
                                     const std::optional<RunOrder>& order,
@@ -204,17 +214,15 @@ Status PreparedStep::Impl::BeginRun(Lane& lane, Frame& frame,
     frame.far.resize(remotes.size());
     for (FarEnd& end : frame.far) end.frame = &frame;
   }
-  const bool ordered = order && order->key != RunKey();
+  const bool ordered = IsOrdered(order);
   const Clock::time_point deadline = ordered ? order->deadline
                                      : limit.count() > 0
                                          ? DeadlineAfter(limit)
                                          : Clock::time_point::max();
-  Rendezvous& rendezvous = *session.rendezvous;
-  frame.key = ordered          ? order->key
-              : meets_others() ? rendezvous.NewRun()
-                               : RunKey();
-  lane.stop.Begin(ordered || meets_others() ? &rendezvous : nullptr, frame.key,
-                  deadline);
+  frame.key = key;
+  lane.stop.Begin(
+      ordered || meets_others() ? session.rendezvous.get() : nullptr, key,
+      deadline);
 
   frame.lane = &lane;
   frame.buffers = {frame.feeds, run.fetches, slot};
@@ -258,10 +266,12 @@ Result<uint64_t> PreparedStep::Impl::EndRun(Frame& frame) {
 }
 
 Result<uint64_t> PreparedStep::Impl::StartIn(
-    Lane& lane, Frame& frame, std::span<const Tensor> feed_values,
-    std::span<Tensor> fetch_values, const std::optional<RunOrder>& order) {
-  SLUICE_RETURN_IF_ERROR(BeginRun(lane, frame, feed_values, fetch_values, order,
-                                  /*parts_here=*/1));
+    Lane& lane, Frame& frame, const RunKey& key,
+    std::span<const Tensor> feed_values, std::span<Tensor> fetch_values,
+    const std::optional<RunOrder>& order) {
+  Status begun = BeginRun(lane, frame, key, feed_values, fetch_values, order,
+                          /*parts_here=*/1);
+  if (!begun.ok()) return session.Refuse(key, std::move(begun));
   RunParts(frame);
   return EndRun(frame);
 }
@@ -293,30 +303,36 @@ Status PreparedStep::Impl::RunIn(Lane& lane,
                                  std::span<const Tensor> feed_values,
                                  std::span<Tensor> fetch_values,
                                  const std::optional<RunOrder>& order) {
-  SLUICE_ASSIGN_OR_RETURN(Frame * frame, FrameOf(lane));
-  SLUICE_ASSIGN_OR_RETURN(const uint64_t run, StartIn(lane, *frame, feed_values,
-                                                      fetch_values, order));
-  return fetch_values.empty() ? Status() : WaitIn(*frame, run);
+  const RunKey key = TakeKey(order);
+  const Result<Frame*> frame = FrameOf(lane);
+  if (!frame.ok()) return session.Refuse(key, frame.status());
+  SLUICE_ASSIGN_OR_RETURN(
+      const uint64_t run,
+      StartIn(lane, **frame, key, feed_values, fetch_values, order));
+  return fetch_values.empty() ? Status() : WaitIn(**frame, run);
 }
 
 Result<uint64_t> PreparedStep::Impl::Start(std::span<const Tensor> feed_values,
                                            std::span<Tensor> fetch_values,
                                            std::optional<uint32_t> replica) {
   Lanes::Turn turn(session.lanes);
-  SLUICE_ASSIGN_OR_RETURN(Frame * frame, FrameOf(turn.lane()));
+  const RunKey key = TakeKey(/*order=*/std::nullopt);
+  const Result<Frame*> frame = FrameOf(turn.lane());
+  if (!frame.ok()) return session.Refuse(key, frame.status());
   std::optional<RunOrder> order;
   if (replica) {
     if (counts) {
-      return InvalidArgument(
-          "a replica can be given to steps without targets alone");
+      return session.Refuse(
+          key, InvalidArgument("a replica can be given to steps without "
+                               "targets alone"));
     }
     MutexLock lock(session.mutex);
     order = RunOrder{.step = session.step, .replica = *replica};
   }
   if (goes_on) {
-    return StartAlone(turn, *frame, feed_values, fetch_values, order);
+    return StartAlone(turn, **frame, key, feed_values, fetch_values, order);
   }
-  return StartIn(turn.lane(), *frame, feed_values, fetch_values, order);
+  return StartIn(turn.lane(), **frame, key, feed_values, fetch_values, order);
 }
 
 // On the host a run that was started and does not go on is over, in whichever

@@ -153,16 +153,21 @@ Status PreparedStep::Impl::TakeFeeds(Frame& frame,
 }
 
 Result<uint64_t> PreparedStep::Impl::StartAlone(
-    Lanes::Turn& turn, Frame& frame, std::span<const Tensor> feed_values,
-    std::span<Tensor> fetch_values, const std::optional<RunOrder>& order) {
+    Lanes::Turn& turn, Frame& frame, const RunKey& key,
+    std::span<const Tensor> feed_values, std::span<Tensor> fetch_values,
+    const std::optional<RunOrder>& order) {
+  Status begun;
   {
     MutexLock lock(frame.mutex);
     if (!frame.status.ok() && !std::exchange(frame.told_caller, true)) {
-      return frame.status;
+      begun = frame.status;
     }
   }
-  SLUICE_RETURN_IF_ERROR(BeginRun(turn.lane(), frame, feed_values, fetch_values,
-                                  order, /*parts_here=*/0));
+  if (begun.ok()) {
+    begun = BeginRun(turn.lane(), frame, key, feed_values, fetch_values, order,
+                     /*parts_here=*/0);
+  }
+  if (!begun.ok()) return session.Refuse(key, std::move(begun));
   uint64_t number = 0;
   {
     MutexLock lock(frame.mutex);
@@ -223,7 +228,7 @@ Status PreparedStep::Impl::StartOrdered(const RunOrder& order, RunEnd& end) {
   const auto begin = [&]() -> Status {
     SLUICE_ASSIGN_OR_RETURN(Frame * frame, FrameOf(*lane));
     SLUICE_RETURN_IF_ERROR(
-        BeginRun(*lane, *frame, {}, {}, order, /*parts_here=*/0));
+        BeginRun(*lane, *frame, order.key, {}, {}, order, /*parts_here=*/0));
     frame->told = &end;
     frame->keeper = shared_from_this();
     StartParts(*frame, /*begin=*/0);

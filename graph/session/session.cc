@@ -192,8 +192,19 @@ std::vector<Tensor> Session::Run(const std::vector<Feed>& feeds,
     shapes.push_back({feed.output, feed.value.shape()});
     values.push_back(feed.value);
   }
-  PreparedStep step = Prepare(shapes, fetches, targets);
-  std::vector<Tensor> results = step.MakeFetches();
+  const auto or_refuse = [&](const auto& prepare) {
+    try {
+      return prepare();
+    } catch (...) {
+      if (!impl_->options.task.empty()) {
+        (void)impl_->Refuse(impl_->rendezvous->NewRun(), CaughtStatus());
+      }
+      throw;
+    }
+  };
+  PreparedStep step =
+      or_refuse([&] { return Prepare(shapes, fetches, targets); });
+  std::vector<Tensor> results = or_refuse([&] { return step.MakeFetches(); });
   step.Run(values, results);
   return results;
 }
@@ -229,6 +240,11 @@ Session::Impl::Beginning Session::Impl::Begin(bool counts) {
   const Beginning beginning = {step, replica, observer};
   if (counts) ++step;
   return beginning;
+}
+
+Status Session::Impl::Refuse(const RunKey& key, Status why) {
+  if (cluster != nullptr) cluster->Refuse(key, why);
+  return why;
 }
 
 void Session::Impl::GiveBack(uint64_t begun) {

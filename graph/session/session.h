@@ -95,7 +95,9 @@ struct SessionOptions {
   // process is, such as "/job:worker/task:1". Its devices then are named with
   // the task, too. All peers name the same devices in the same order, run the
   // same steps in the same order and give variables the same values; each
-  // computes what is on its own devices. Feeds and fetches stay where they are
+  // computes what is on its own devices. A call of Run or Start that fails here
+  // fails for all that are not through with it, and the next ones meet again; a
+  // Prepare must not fail for one alone. Feeds and fetches stay where they are
   // used and made: a peer's variable cannot be read here, and a write to it is
   // left to that peer. Empty: this process is a master, and no task.
   std::string task = {};

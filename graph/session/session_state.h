@@ -126,6 +126,10 @@ struct Session::Impl {
   };
   Beginning Begin(bool counts) EXCLUDES(mutex);
   void GiveBack(uint64_t step) EXCLUDES(mutex);
+  // Peers number their runs by their calls, so one that cannot begin has a key,
+  // too, or the next call would meet another of theirs. They are told. Returns
+  // `why`.
+  Status Refuse(const RunKey& key, Status why);
   // Makes threads for a run in `lane`, whose caller runs `mine` parts itself.
   Status ReserveThreads(const Lane& lane, int mine);
 };
@@ -274,13 +278,16 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
                                    const Lane& lane);
   void MakeParts(Frame& frame);
   Result<Frame*> FrameOf(const Lane& lane);
-  Result<uint64_t> StartIn(Lane& lane, Frame& frame,
+  // The key of a run that is about to begin; see Session::Impl::Refuse.
+  RunKey TakeKey(const std::optional<RunOrder>& order);
+  Result<uint64_t> StartIn(Lane& lane, Frame& frame, const RunKey& key,
                            std::span<const Tensor> feed_values,
                            std::span<Tensor> fetch_values,
                            const std::optional<RunOrder>& order);
   // The caller of these must hold the lane. After BeginRun the parts run, each
   // to its end, and then EndRun returns the run's number.
-  Status BeginRun(Lane& lane, Frame& frame, std::span<const Tensor> feed_values,
+  Status BeginRun(Lane& lane, Frame& frame, const RunKey& key,
+                  std::span<const Tensor> feed_values,
                   std::span<Tensor> fetch_values,
                   const std::optional<RunOrder>& order, int parts_here);
   // Sets the run's feeds. They are read in place, but copied if they share
@@ -295,6 +302,7 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   // Starts a run that goes on after Start has returned; it keeps `turn` until
   // its end.
   Result<uint64_t> StartAlone(Lanes::Turn& turn, Frame& frame,
+                              const RunKey& key,
                               std::span<const Tensor> feed_values,
                               std::span<Tensor> fetch_values,
                               const std::optional<RunOrder>& order);

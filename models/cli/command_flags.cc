@@ -163,8 +163,8 @@ class Commands {
            },
            "Compute activations again when the gradient needs them: norm, what "
            "batch normalisations leave; all (also without a value), all but a "
-           "few. Less memory, more time, the same result (all in half "
-           "precision: to rounding)")
+           "few. Less memory, more time, the same result (to rounding; to the "
+           "bit with --deterministic --no-fuse)")
         ->expected(0, 1)
         ->check(CLI::IsMember({"", "norm", "all"}));
   }

@@ -15,52 +15,92 @@
 namespace sluice {
 namespace {
 
-// A chain of ops on a number and a variable, written in between, beside its
-// value and its slope by hand.
-struct Chain {
-  Graph graph;
-  Output x, v, y;
-  double value = 0.7, slope = 1, state = 1.25;
+constexpr double kFirst = 1.25;
 
-  explicit Chain(std::mt19937& random) {
-    x = y = graph.Placeholder("x", DType::kFloat64, {1, 1});
-    v = graph.Variable("v", Filled(state, {1, 1}, DType::kFloat64));
-    for (int i = 0; i < 12; ++i) Add(random);
-    y = y * y;
-    slope *= 2 * value;
-    value *= value;
-  }
+// What is done to a number y, with a variable or to it.
+enum class Do { kScale, kDivide, kTanh, kMatMul, kAssign, kAdd, kSquare };
+struct Link {
+  Do what;
+  double number = 0;  // that is assigned
+};
 
-  void Add(std::mt19937& random) {
-    const double number = 0.5 + 0.125 * static_cast<double>(random() % 8);
-    switch (random() % 6) {
-      case 0:
-        y = y * v;
+bool Writes(const Link& link) {
+  return link.what == Do::kAssign || link.what == Do::kAdd;
+}
+
+// Value, slope and variable, by hand.
+struct Numbers {
+  double value, slope = 1, state = kFirst;
+
+  void Follow(const Link& link) {
+    switch (link.what) {
+      case Do::kScale:
+      case Do::kMatMul:
         value *= state;
         slope *= state;
         break;
-      case 1:
-        y = v / (y * y + 1.0);
+      case Do::kDivide:
         slope *= -2 * value * state / std::pow(value * value + 1, 2);
         value = state / (value * value + 1);
         break;
-      case 2:
-        y = Tanh(y + v);
+      case Do::kTanh:
         value = std::tanh(value + state);
         slope *= 1 - value * value;
         break;
-      case 3:
-        y = MatMul(y, v);
-        value *= state;
-        slope *= state;
+      case Do::kAssign:
+        state = link.number;
         break;
-      case 4:
-        Write([&] { return Assign(v, Fixed(number)); });
-        state = number;
-        break;
-      default:
-        Write([&] { return AssignAdd(v, Fixed(0.25)); });
+      case Do::kAdd:
         state += 0.25;
+        break;
+      case Do::kSquare:
+        slope *= 2 * value;
+        value *= value;
+    }
+  }
+};
+
+// A chain of ops on a number and a variable, written in between.
+struct Chain {
+  Graph graph;
+  Output x, v, y;
+  std::vector<Link> links;
+  std::vector<Output> before;  // what each of them gets
+
+  explicit Chain(std::mt19937& random) {
+    x = y = graph.Placeholder("x", DType::kFloat64, {1, 1});
+    v = graph.Variable("v", Filled(kFirst, {1, 1}, DType::kFloat64));
+    for (int i = 0; i < 12; ++i) {
+      const double number = 0.5 + 0.125 * static_cast<double>(random() % 8);
+      Add({static_cast<Do>(random() % 6), number});
+    }
+    Add({Do::kSquare});
+  }
+
+  void Add(const Link& link) {
+    links.push_back(link);
+    before.push_back(y);
+    switch (link.what) {
+      case Do::kScale:
+        y = y * v;
+        break;
+      case Do::kDivide:
+        y = v / (y * y + 1.0);
+        break;
+      case Do::kTanh:
+        y = Tanh(y + v);
+        break;
+      case Do::kMatMul:
+        y = MatMul(y, v);
+        break;
+      case Do::kAssign:
+        Write([&] { return Assign(v, Fixed(link.number)); });
+        break;
+      case Do::kAdd:
+        Write([&] { return AssignAdd(v, Fixed(0.25)); });
+        break;
+      case Do::kSquare:
+        y = y * y;
     }
   }
 
@@ -76,28 +116,56 @@ struct Chain {
     const ControlScope after(graph, {y});
     y = WithDependencies({Operation(write())}, y);
   }
+
+  // What y comes to where link `first` gets `value`: links before it do not
+  // run, unless it is a write, which waits for what it does not get.
+  Numbers From(size_t first, double value) const {
+    Numbers numbers{.value = value};
+    if (Writes(links[first])) {
+      for (size_t i = 0; i < first; ++i) {
+        if (Writes(links[i])) numbers.Follow(links[i]);
+      }
+    }
+    for (size_t i = first; i < links.size(); ++i) numbers.Follow(links[i]);
+    return numbers;
+  }
+
+  // The values of y and of its slopes with respect to what link `first` gets.
+  std::vector<Output> Fetches(size_t first) const {
+    std::vector<Output> fetches = {y};
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kAll}) {
+      fetches.push_back(
+          Gradients({y}, {before[first]}, {}, {.recompute = recompute})[0]);
+    }
+    return fetches;
+  }
 };
 
-TEST_CASE("gradients are of what was read, whatever is written") {
+TEST_CASE("gradients are of what was read, whatever is written and fed") {
   std::mt19937 random(3);
   for (int trial = 0; trial < 300; ++trial) {
     CAPTURE(trial);
-    Chain chain(random);
-    std::vector<Output> fetches = {chain.y};
-    for (const Recompute recompute : {Recompute::kNone, Recompute::kAll}) {
-      fetches.push_back(
-          Gradients({chain.y}, {chain.x}, {}, {.recompute = recompute})[0]);
-    }
-    for (const bool simplify : {true, false}) {
-      CAPTURE(simplify);
-      Session session(chain.graph, {.simplify = simplify});
-      session.Initialize();
-      const std::vector<Tensor> got =
-          session.Run({{chain.x, Chain::Number(0.7)}}, fetches);
-      CHECK(got[0].At(0) == doctest::Approx(chain.value).epsilon(1e-9));
-      CHECK(got[1].At(0) == doctest::Approx(chain.slope).epsilon(1e-9));
-      CHECK(got[2].At(0) == doctest::Approx(chain.slope).epsilon(1e-9));
-      CHECK(session.Read(chain.v).At(0) == chain.state);
+    const Chain chain(random);
+    const size_t inner = 1 + trial % (chain.links.size() - 1);
+    for (const size_t first : {size_t{0}, inner}) {
+      CAPTURE(first);
+      const std::vector<Output> fetches = chain.Fetches(first);
+      std::vector<Feed> feeds = {{chain.before[first], Chain::Number(0.7)}};
+      // Nothing asks for what only the links before would read.
+      if (first > 0 && Writes(chain.links[first])) {
+        feeds.push_back({chain.x, Chain::Number(0.3)});
+      }
+      const Numbers wanted = chain.From(first, 0.7);
+      for (const bool simplify : {true, false}) {
+        CAPTURE(simplify);
+        Session session(chain.graph, {.simplify = simplify});
+        session.Initialize();
+        const std::vector<Tensor> got = session.Run(feeds, fetches);
+        CHECK(got[0].At(0) == doctest::Approx(wanted.value).epsilon(1e-9));
+        CHECK(got[1].At(0) == doctest::Approx(wanted.slope).epsilon(1e-9));
+        CHECK(got[2].At(0) == doctest::Approx(wanted.slope).epsilon(1e-9));
+        CHECK(session.Read(chain.v).At(0) == wanted.state);
+      }
     }
   }
 }

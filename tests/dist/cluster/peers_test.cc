@@ -20,13 +20,14 @@
 #include "dist/collective/texts.h"
 #include "dist/membership/rank_name.h"
 #include "dist/net/address.h"
-#include "dist/net/socket.h"
 #include "graph/builder.h"
 #include "graph/session/cluster.h"
 #include "graph/session/session.h"
 #include "tests/dist/cluster/connections.h"
+#include "tests/dist/cluster/peer_sessions.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/support/error_text.h"
+#include "tests/support/free_ports.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/scattered_graph.h"
 
@@ -36,44 +37,6 @@ namespace {
 using sluice::testing::Contains;
 using sluice::testing::ErrorOf;
 using sluice::testing::ScatteredGraph;
-
-std::string TaskName(int rank) {
-  return "/job:peer/task:" + std::to_string(rank);
-}
-
-std::vector<std::string> DevicesOf(int peers) {
-  std::vector<std::string> devices;
-  for (int rank = 0; rank < peers; ++rank) {
-    devices.push_back(TaskName(rank) + "/cpu:0");
-  }
-  return devices;
-}
-
-PeersOptions PeerOptions(std::string name, Transport transport) {
-  PeersOptions peers;
-  peers.task.stall_note = std::chrono::milliseconds(300);
-  peers.task.name = std::move(name);
-  peers.task.token = "peers";
-  peers.task.transport = transport;
-  peers.task.peer_timeout = std::chrono::seconds(5);
-  return peers;
-}
-
-// Of a peer of `group`, with the devices of all.
-SessionOptions OptionsOf(Group& group, const PeersOptions& peers) {
-  SessionOptions options;
-  options.devices = DevicesOf(group.size());
-  options.task = peers.task.name;
-  options.cluster = MakePeers(peers, group).ValueOrThrow();
-  return options;
-}
-SessionOptions OptionsOf(
-    Group& group, Transport transport = Transport::kAuto,
-    std::function<void(std::string_view)> stalled = nullptr) {
-  PeersOptions peers = PeerOptions(TaskName(group.rank()), transport);
-  peers.task.stalled = std::move(stalled);
-  return OptionsOf(group, peers);
-}
 
 // What a peer fetches in some steps: an empty tensor for what is another's.
 std::vector<Tensor> Steps(const ScatteredGraph& scattered, Session& session) {
@@ -267,7 +230,7 @@ TEST_CASE("a peer that goes before it is met is named by all others") {
       if (rank == gone) {
         Peer own;
         own.address = {TaskName(rank), "127.0.0.1",
-                       Listener::Open("127.0.0.1").ValueOrThrow().port()};
+                       sluice::testing::FreePorts(1)[0]};
         ThrowIfError(GatherTexts(*group, "peers", own.ToText()).status());
         group.reset();
         return;

@@ -1,6 +1,7 @@
-// Float16, and what is divided or multiplied by numbers that are known when the
-// step runs: half would take a large divisor for infinity and a small factor
-// for 0. That the rest stays in half is in cases/precision_scales.txt.
+// Float16, and what is divided or multiplied by numbers, or divides one, that
+// are known when the step runs: half would take a large one for infinity and a
+// small one for 0. That the rest stays in half is in
+// cases/precision_scales.txt.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -79,6 +80,10 @@ std::vector<Scaling> Scalings() {
       {"with a factor that is fed",
        [](const Output& h, std::vector<Feed>* feeds) {
          return h * FedNumber(h.graph(), 1e-8F, feeds);
+       }},
+      {"as the divisor of what is fed",
+       [](const Output& h, std::vector<Feed>* feeds) {
+         return FedNumber(h.graph(), 1e6F, feeds) / h;
        }},
   };
 }

@@ -5,8 +5,10 @@
 #include <doctest/doctest.h>
 
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
+#include <vector>
 
 #include "graph/builder.h"
 #include "graph/row_pieces.h"
@@ -268,8 +270,12 @@ Values Elements(const Tensor& t) {
 }
 
 TEST_CASE("random reads and writes follow the rule") {
+  // The last have views that wait for more than the variable needs.
+  std::vector<uint32_t> seeds(1500);
+  std::iota(seeds.begin(), seeds.end(), 1);
+  seeds.insert(seeds.end(), {12109, 13283, 25879});
   int writes = 0;
-  for (uint32_t seed = 1; seed <= 1500; ++seed) {
+  for (const uint32_t seed : seeds) {
     CAPTURE(seed);
     const bool two = seed % 2 == 0;
     const Cut cut = !two            ? Cut::kNone

@@ -107,6 +107,36 @@ TEST_CASE("two variables swap") {
   });
 }
 
+TEST_CASE("a view of an old value may wait for another variable's write") {
+  ForEachSetting([](Step& step) {
+    const Output v = step.Variable("v", 3);
+    const Output other = step.Variable("other", 5);
+    const Output to_other = AssignAdd(other, step.Constant(1));
+    const Output old = WithDependencies({to_other}, v);
+    const Output to_v = Assign(v, step.Constant(7));
+    const ControlScope behind(step.graph(), {to_v});
+    CHECK_EQ(step.Run({other * 2.0, Neg(Identity(old)), Exp(old * 0.0)},
+                      {to_v, to_other}),
+             Values{10, -3, 1, 7, 6});
+  });
+}
+
+TEST_CASE("views of two old values that wait for each other's writes") {
+  ForEachSetting([](Step& step) {
+    const Output a = step.Variable("a", 3), b = step.Variable("b", 5);
+    const Output to_a = Assign(a, step.Constant(7));
+    const Output to_b = Assign(b, step.Constant(9));
+    const Output old_a = WithDependencies({to_b}, a);
+    const Output old_b = WithDependencies({to_a}, b);
+    const auto behind = [&](const Output& write, const Output& old) {
+      const ControlScope scope(step.graph(), {write});
+      return Neg(old);
+    };
+    CHECK_EQ(step.Run({behind(to_a, old_a), behind(to_b, old_b)}),
+             Values{-3, -5, 7, 9});
+  });
+}
+
 TEST_CASE("a chain of writes, read in between") {
   ForEachSetting([](Step& step) {
     const Output v = step.Variable("v", 1);

@@ -108,6 +108,34 @@ TEST_CASE("what is computed again of a fed node is fed, too") {
   }
 }
 
+TEST_CASE("what is computed again does not wait for a fed gradient") {
+  constexpr size_t kLayers = 9;
+  const Tensor ones = Tensor::Full(DType::kFloat32, {4}, 1);
+  for (size_t fed = 1; fed < kLayers; ++fed) {
+    CAPTURE(fed);
+    const auto slope = [&](Recompute recompute) {
+      Graph graph;
+      const Output x = graph.Placeholder("x", DType::kFloat32, {4});
+      const Output label = graph.Placeholder("label", DType::kFloat32, {4});
+      const Output runs = graph.Variable("runs", Zeros({}));
+      const Output run = AssignAdd(runs, graph.Constant(1, DType::kFloat32));
+      Outputs y = {x};
+      while (y.size() <= kLayers) y.push_back(Tanh(y.back() * 1.1));
+      const Output loss =
+          Sum(Square(WithDependencies({run}, y.back()) - label));
+      const Outputs dy =
+          Gradients({loss}, {x, y[fed]}, {}, {.recompute = recompute});
+      Session session(graph);
+      session.Initialize();
+      // Neither a label nor the loss's update is of use.
+      const Tensor dx = session.Run({{x, Ramp({4})}, {dy[1], ones}}, dy[0]);
+      CHECK(session.Read(runs).At(0) == 0);
+      return dx;
+    };
+    CheckNear(slope(Recompute::kAll), slope(Recompute::kNone));
+  }
+}
+
 TEST_CASE("a fed normalisation is fed to what has it again, too") {
   const auto slope = [](Recompute recompute) {
     Graph graph;
