@@ -9,10 +9,10 @@ namespace sluice {
 // The row of a slice that belongs to none: it is left out.
 inline constexpr int64_t kNoRow = -1;
 
-// Slices of a row that are added one to another. In a float sum of very many
-// the last digits of each would be lost: of more, those after the first are
-// summed in runs of so many, and these in double; all of that is added to the
-// first.
+// Slices of a row that are added one to another. In one sum of very many the
+// last digits of each would be lost: of more, those after the first are summed
+// in runs of so many, and these in double, on CPUs as SumOfMany
+// (compensated_sum.h); all of that is added to the first.
 inline constexpr int64_t kSlicesRun = 64;
 
 }  // namespace sluice

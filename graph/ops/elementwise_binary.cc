@@ -125,12 +125,12 @@ constexpr OpDef kBinaryOps[] = {
            }>,
            {.alo = 1.1, .ahi = 1.9, .blo = 2, .bhi = 4}),
     Binary("Pow", "a^b.",
-           // Where a is not positive, b has no gradient: 0, also where y is
-           // infinite or NaN.
+           // Where a is 0 or less, b has no gradient: 0, also where y is
+           // infinite or NaN. Where a is NaN, so is that.
            BinaryRule<[](auto dy, auto a, auto b, auto y) {
-             const Output positive = Greater(a, 0);
-             const Output base = Select(positive, a, 1);
-             const Output power = Select(positive, y, 0);
+             const Output none = LessEqual(a, 0);
+             const Output base = Select(none, 1, a);
+             const Output power = Select(none, 0, y);
              return Pair(dy * (b * Pow(AwayFromPole(a, b), b - 1)),
                          dy * (power * Log(base)));
            }>,

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "graph/ops/array.h"
 #include "graph/ops/elementwise.h"
-#include "graph/ops/reduce.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/slice.h"
 #include "graph/ops/tables.h"
@@ -153,8 +154,8 @@ Output Flattened(const Output& x, const Output& rows) {
   return Reshape(x, flat);
 }
 
-// Each slice was added to the first of its row, which is found by comparing all
-// with all. Those of no row were not.
+// Each slice was added to the first of its row, whose place a table of the rows
+// has. Those of no row were not.
 Outputs SumRowsGradient(const Node& node, const Outputs& dy) {
   const Output rows = node.input(0), values = node.input(1);
   const int64_t slices = rows.shape().elements();
@@ -162,10 +163,13 @@ Outputs SumRowsGradient(const Node& node, const Outputs& dy) {
                                            : Range(node.graph(), slices);
   const Output of_each = Reshape(rows, {-1});
   const Output of_first = Reshape(node.output(0), {-1});
-  const Output same = Equal(ExpandDims(of_each, -1), of_first);
   Output none = Less(of_each, 0);
-  const Output first = Select(none, 0, Sum(Select(same, places, 0), {-1}));
-  const Output sums = Gather(Flattened(dy[1], rows), first);
+  const Output row = Select(none, 0, of_each);
+  const int64_t limit = std::max<int64_t>(node.attrs().Int("limit"), 1);
+  const Output firsts =
+      ScatterAdd(Fill(node.graph(), {limit}, 0, DType::kInt64), row,
+                 Select(Less(of_first, 0), 0, places));
+  const Output sums = Gather(Flattened(dy[1], rows), Gather(firsts, row));
   for (int i = 1; i < sums.shape().rank(); ++i) none = ExpandDims(none, -1);
   return {Output(), ReshapeToShapeOf(Select(none, 0, sums), values)};
 }

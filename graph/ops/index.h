@@ -53,7 +53,7 @@ Output ScatterAdd(Operand x, Operand indices, Operand updates,
 // and values[n..., R...], which belong to them, the first slice of each row
 // becomes the sum of its slices in their order, each further one zeros, of row
 // -1, which stands for none. Its gradient takes time and memory by the number
-// of slices squared.
+// of slices and the limit.
 struct SumRowsOutputs {
   Output rows;
   Output sums;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/semantics/compensated_sum.h"
 #include "engine/semantics/index_error.h"
 #include "engine/semantics/row_ids.h"
 
@@ -89,15 +90,15 @@ class RowGroups {
     constexpr int64_t kTile = 256;  // elements, on the stack
     for (int64_t at = 0; at < n; at += kTile) {
       const int64_t m = std::min(kTile, n - at);
-      double total[kTile] = {};
+      SumOfMany<T> total[kTile] = {};
       for (int64_t i = later; i < end; i += kSlicesRun) {
         T run[kTile] = {};
         Add(i, std::min(i + kSlicesRun, end), slices + first + at, width, m,
             run);
-        for (int64_t k = 0; k < m; ++k) total[k] += run[k];
+        for (int64_t k = 0; k < m; ++k) total[k] += SumOfMany<T>(run[k]);
       }
       for (int64_t k = 0; k < m; ++k) {
-        sum[at + k] = static_cast<T>(sum[at + k] + total[k]);
+        sum[at + k] = static_cast<T>(SumOfMany<T>(sum[at + k]) + total[k]);
       }
     }
   }

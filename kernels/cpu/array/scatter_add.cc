@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "engine/ceil_div.h"
+#include "engine/semantics/compensated_sum.h"
 #include "engine/semantics/gather_shape.h"
 #include "engine/semantics/row_ids.h"
 #include "engine/threads.h"
@@ -95,9 +96,9 @@ void FindRuns(const I* index, const GatherShape& plan, const Runs& runs) {
   *runs.num_rows = found;
 }
 
-template <typename T, typename Sum>
-void AddSlice(const T* x, int64_t n, Sum* sum) {
-  for (int64_t i = 0; i < n; ++i) sum[i] = static_cast<Sum>(sum[i] + x[i]);
+template <typename T>
+void AddSlice(const T* x, int64_t n, T* sum) {
+  for (int64_t i = 0; i < n; ++i) sum[i] = static_cast<T>(sum[i] + x[i]);
 }
 
 // Adds the updates of one [batch, middle] block that are for rows [low, high).
@@ -113,8 +114,8 @@ void AddToRows(const GatherShape& plan, const I* index, const T* update,
 // The same by runs. `totals` and `sums` are room for those of the block.
 template <typename T, typename I>
 void AddInRuns(const GatherShape& plan, const I* index, const T* update,
-               int64_t low, int64_t high, const Runs& runs, double* totals,
-               T* sums, T* rows) {
+               int64_t low, int64_t high, const Runs& runs,
+               SumOfMany<T>* totals, T* sums, T* rows) {
   const int64_t inner = plan.inner;
   const auto for_own = [&](const auto& fn) {
     for (int64_t r = 0; r < *runs.num_rows; ++r) {
@@ -123,11 +124,13 @@ void AddInRuns(const GatherShape& plan, const I* index, const T* update,
   };
   const auto end_run = [&](int64_t r) {
     T* const sum = sums + r * inner;
-    AddSlice(sum, inner, totals + r * inner);
+    for (int64_t i = 0; i < inner; ++i) {
+      totals[r * inner + i] += SumOfMany<T>(sum[i]);
+    }
     std::fill_n(sum, inner, T(0));
   };
   for_own([&](int64_t r) {
-    std::fill_n(totals + r * inner, inner, 0.0);
+    std::fill_n(totals + r * inner, inner, SumOfMany<T>(0));
     std::fill_n(sums + r * inner, inner, T(0));
   });
   for (int64_t j = 0; j < plan.count; ++j, update += inner) {
@@ -141,7 +144,7 @@ void AddInRuns(const GatherShape& plan, const I* index, const T* update,
     end_run(r);
     T* const row = rows + runs.rows[r] * inner;
     for (int64_t i = 0; i < inner; ++i) {
-      row[i] = static_cast<T>(row[i] + totals[r * inner + i]);
+      row[i] = static_cast<T>(SumOfMany<T>(row[i]) + totals[r * inner + i]);
     }
   });
 }
@@ -159,7 +162,7 @@ KernelPtr ScatterAddKernel(const GatherShape& plan) {
   const int64_t words = in_runs ? Runs::Words(plan) : 0;           // of a batch
   const int64_t sums = in_runs ? MostRuns(plan) * plan.inner : 0;  // of a block
   const size_t bytes = plan.batch * words * sizeof(int64_t) +
-                       blocks * sums * (sizeof(double) + sizeof(T));
+                       blocks * sums * (sizeof(SumOfMany<T>) + sizeof(T));
   return KernelOf(
       [=](const KernelContext& c) -> Status {
         const I* indices = c.input<I>(1);
@@ -192,7 +195,7 @@ KernelPtr ScatterAddKernel(const GatherShape& plan) {
           T* rows = y + block * plan.size * plan.inner;
           if (in_runs) {
             auto* all =
-                reinterpret_cast<double*>(workspace + plan.batch * words);
+                reinterpret_cast<SumOfMany<T>*>(workspace + plan.batch * words);
             AddInRuns(plan, index, update, low, high, runs_of(batch),
                       all + block * sums,
                       reinterpret_cast<T*>(all + blocks * sums) + block * sums,

@@ -7,6 +7,7 @@
 #include "engine/threads.h"
 #include "kernels/cpu/conv/conv_ohwi.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/sum_in_runs.h"
 
 namespace sluice::cpu {
 
@@ -16,10 +17,8 @@ void RegisterWinogradKernels(KernelTable& table);   // conv_winograd.cc
 
 namespace {
 
-constexpr int64_t kBlock = 64;  // channels accumulated at a time
-// Terms that are added one to another: in one float sum of very many the last
-// digits of each would be lost.
-constexpr int64_t kTerms = 256;
+constexpr int64_t kBlock = 64;   // channels accumulated at a time
+constexpr int64_t kTerms = 256;  // that are added one to another
 
 // Pieces of about 2^20 multiplications.
 int64_t Grain(int64_t multiplications) {
@@ -27,26 +26,9 @@ int64_t Grain(int64_t multiplications) {
       (int64_t{1} << 20) / std::max<int64_t>(multiplications, 1), 1);
 }
 
-// The sums of `width` channels, whose terms are added up in runs.
+// The sums of a block of channels.
 template <typename C>
-struct Runs {
-  int64_t width;
-  C* sum;
-  C run[kBlock] = {};
-  int64_t terms = 0;  // in run
-
-  // What the next term is to be added to.
-  C* Next() {
-    if (terms == kTerms) End();
-    ++terms;
-    return run;
-  }
-  void End() {
-    for (int64_t k = 0; k < width; ++k) sum[k] += run[k];
-    std::fill(run, run + width, C(0));
-    terms = 0;
-  }
-};
+using Runs = SumsInRuns<C, kBlock, kTerms>;
 
 template <typename T>
 struct Operands {
@@ -127,6 +109,7 @@ void BackpropInputBlock(const ConvGeometry& g, const Operands<T>& in,
                         int64_t image, int64_t ih, int64_t iw, int64_t group,
                         int64_t i0, int64_t width, ComputeType<T>* sum) {
   using C = ComputeType<T>;
+  Runs<C> runs{width, sum};
   for (int64_t kh = 0; kh < g.h.window; ++kh) {
     const int64_t oh = WindowOver(g.h, ih, kh);
     if (oh < 0) continue;
@@ -138,18 +121,21 @@ void BackpropInputBlock(const ConvGeometry& g, const Operands<T>& in,
       const T* filter = in.filter +
                         ((kh * g.w.window + kw) * g.in + i0) * g.y_channels() +
                         group * g.out;
-      for (int64_t i = 0; i < width; ++i) {
-        for (int64_t o = 0; o < g.out; o += kTerms) {
+      for (int64_t o = 0; o < g.out; o += kTerms) {
+        C* const run = runs.Next();
+        const int64_t end = std::min(o + kTerms, g.out);
+        for (int64_t i = 0; i < width; ++i) {
           C dot = 0;
-          for (int64_t p = o; p < std::min(o + kTerms, g.out); ++p) {
+          for (int64_t p = o; p < end; ++p) {
             dot += static_cast<C>(dy[p]) *
                    static_cast<C>(filter[i * g.y_channels() + p]);
           }
-          sum[i] += dot;
+          run[i] += dot;
         }
       }
     }
   }
+  runs.End();
 }
 
 template <typename T>

@@ -174,12 +174,14 @@ KernelPtr KernelOfJob(ConvJob job, const KernelSpec& spec) {
 }
 
 // Where the filter is too large for L2, a product of patches reads it once for
-// many pixels; the register tiles below would stream it for every few rows.
+// many pixels; the register tiles below would stream it for every few rows. And
+// where copies would be far larger than the images.
 bool PatchesServe(const ConvGeometry& g, const KernelSpec& spec) {
+  if (!HasPatches(g)) return false;
   const auto filter_bytes =
       g.taps() * g.in * g.out * static_cast<int64_t>(sizeof(float));
-  return g.groups == 1 && g.in >= kMinPatchChannels &&
-         ConstantInput(spec, 1) != nullptr && filter_bytes >= simd::kFarBytes;
+  return !CopiesFit(g, ConvPass::kForward) ||
+         (ConstantInput(spec, 1) != nullptr && filter_bytes >= simd::kFarBytes);
 }
 
 KernelPtr KernelOfPatches(const ConvGeometry& g, const KernelSpec& spec) {
@@ -240,7 +242,7 @@ void RegisterFastConvKernels(KernelTable& table) {
     table.Register({.op = op,
                     .priority = 10,
                     .provider = "simd",
-                    .supports = FillsPanels,
+                    .supports = TilesServe,
                     .dtypes = DType::kFloat32,
                     .make = make});
   };

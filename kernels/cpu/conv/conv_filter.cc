@@ -4,7 +4,8 @@
 // they are summed within groups of images, and then over the groups in order;
 // groups depend on shapes alone, so the bits do not depend on threads. Where
 // windows are apart and channels many, as one product of the patches with dy:
-// an image then has too few pixels to repay a pass over the whole filter.
+// an image then has too few pixels to repay a pass over the whole filter. So,
+// too, where the copies would be far larger than the images.
 #include <algorithm>
 
 #include "engine/ceil_div.h"
@@ -188,7 +189,7 @@ Result<KernelPtr> MakeBackpropFilter(const KernelSpec& spec) {
                            spec);
   }
   const bool apart = g.h.stride > 1 || g.w.stride > 1;
-  if (g.groups == 1 && apart && g.in >= kMinPatchChannels) {
+  if (HasPatches(g) && (apart || !CopiesFit(g, ConvPass::kFilter))) {
     return KernelOfPatches(g);
   }
   return KernelOfFilterJob(FilterJobOf(g));
@@ -200,7 +201,7 @@ void RegisterConvFilterKernels(KernelTable& table) {
   table.Register({.op = "Conv2DBackpropFilter",
                   .priority = 10,
                   .provider = "simd",
-                  .supports = FillsPanels,
+                  .supports = TilesServe,
                   .dtypes = DType::kFloat32,
                   .make = MakeBackpropFilter});
 }

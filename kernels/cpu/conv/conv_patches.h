@@ -11,8 +11,10 @@
 
 namespace sluice::cpu {
 
-// Channels from which a patch is read in long enough runs.
-inline constexpr int64_t kMinPatchChannels = 32;
+// Whether there are channels enough to read a patch in long runs, in one group.
+inline bool HasPatches(const ConvGeometry& g) {
+  return g.groups == 1 && g.in >= 32;
+}
 
 // The patches of a convolution of one group, as a matrix [images * h.output *
 // w.output, taps() * in].

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/ceil_div.h"
+#include "kernels/cpu/conv/conv_patches.h"
 
 namespace sluice::cpu {
 namespace {
@@ -142,6 +143,35 @@ void ConvSource::CopyRows(const float* image, int64_t group, int64_t begin,
       out += group_channels;
     }
   }
+}
+
+bool CopiesFit(const ConvGeometry& g, ConvPass pass) {
+  // A copy so many times what there is takes longer than plain loops, which
+  // leave the padding out.
+  constexpr double kMost = 16;
+  const bool backprop = pass == ConvPass::kInput;
+  const auto touched = [&](const WindowDim& d) {
+    const Span span = SpanOf(backprop ? BackpropLines(d) : ForwardLines(d));
+    return span.end - span.begin;
+  };
+  // In floating point: the product of two spans may be 2^64.
+  const auto floats = [](int64_t h, int64_t w, int64_t channels) {
+    return static_cast<double>(h) * static_cast<double>(w) *
+           static_cast<double>(channels);
+  };
+  const int64_t channels = backprop ? g.out : g.in;
+  return floats(touched(g.h), touched(g.w), channels) <=
+         kMost * (floats(g.h.input, g.w.input, g.x_channels()) +
+                  floats(g.h.output, g.w.output, g.y_channels()) +
+                  floats(g.h.window, g.w.window, channels));
+}
+
+bool TilesServe(const KernelSpec& spec) {
+  const Result<ConvGeometry> g = ConvGeometryOf(spec);
+  // Of groups with few channels most of a panel would be empty.
+  if (!g.ok() || (g->groups > 1 && std::min(g->in, g->out) < 4)) return false;
+  const ConvPass pass = spec.conv.pass;
+  return CopiesFit(*g, pass) || (pass != ConvPass::kInput && HasPatches(*g));
 }
 
 DirectConv ForwardConv(const ConvGeometry& g) {

@@ -8,7 +8,6 @@
 #ifndef SLUICE_KERNELS_CPU_CONV_DIRECT_CONV_H_
 #define SLUICE_KERNELS_CPU_CONV_DIRECT_CONV_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -84,11 +83,14 @@ inline int64_t Aligned(int64_t floats) {
   return RoundUp(floats, kLine);
 }
 
-// Whether groups have enough channels not to leave most of a panel empty.
-inline bool FillsPanels(const KernelSpec& spec) {
-  const Result<ConvGeometry> g = ConvGeometryOf(spec);
-  return g.ok() && (g->groups == 1 || std::min(g->in, g->out) >= 4);
-}
+// Whether the area that the windows of a pass touch is little more than the
+// images and the windows: strides, dilations and padding may make it, and its
+// copy, as large as they like.
+bool CopiesFit(const ConvGeometry& geometry, ConvPass pass);
+
+// Whether the kernels of register tiles (conv_fast.cc, conv_filter.cc) serve a
+// convolution: by copies, or else by patches, which are never stored.
+bool TilesServe(const KernelSpec& spec);
 
 DirectConv ForwardConv(const ConvGeometry& geometry);
 DirectConv BackpropInputConv(const ConvGeometry& geometry);

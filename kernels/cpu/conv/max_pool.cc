@@ -86,7 +86,7 @@ bool Tiles(const WindowDim& d) {
 
 template <typename T>
 void MaxPoolGrad(const PoolGeometry& g, const T* x, const T* y, const T* dy,
-                 T* dx, double* workspace) {
+                 T* dx, void* workspace) {
   // to: the image's in dx, or its sums.
   const auto run_row = [&]<bool kAdd>(std::bool_constant<kAdd>, int64_t image,
                                       int64_t oh, auto* to) {
@@ -111,8 +111,8 @@ void MaxPoolGrad(const PoolGeometry& g, const T* x, const T* y, const T* dy,
   });
 }
 
-size_t MaxPoolGradBytes(const PoolGeometry& g, DType /*dtype*/) {
-  return WideSums(g) * sizeof(double);
+size_t MaxPoolGradBytes(const PoolGeometry& g, DType dtype) {
+  return WideSums(g) * WideSumBytes(dtype);
 }
 
 // --- With the place of the largest -------------------------------------------
@@ -221,7 +221,7 @@ void RegisterMaxPoolKernels(KernelTable& table) {
       []<typename T>(TypeTag<T>, const PoolGeometry& g,
                      const KernelContext& c) {
         MaxPoolGrad(g, c.input<T>(0), c.input<T>(1), c.input<T>(2),
-                    c.output<T>(0), static_cast<double*>(c.workspace()));
+                    c.output<T>(0), c.workspace());
       },
       &KernelSpec::inputs, MaxPoolGradBytes);
   add("MaxPoolGradGrad", []<typename T>(TypeTag<T>, const PoolGeometry& g,

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
+#include "engine/semantics/compensated_sum.h"
 #include "engine/semantics/pool_run.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/sum_in_runs.h"
 
 namespace sluice::cpu {
 namespace {
@@ -26,25 +29,16 @@ void AvgPool(const PoolGeometry& g, const T* x, T* y) {
                                             (columns.end - columns.begin));
       for (int64_t c0 = 0; c0 < g.channels; c0 += kBlock) {
         const int64_t width = std::min(kBlock, g.channels - c0);
-        C sum[kBlock], run[kBlock];
-        std::fill(sum, sum + width, C(0));
-        std::fill(run, run + width, C(0));
-        int left = kPoolRun;  // of the run
-        const auto end_run = [&] {
-          for (int64_t c = 0; c < width; ++c) {
-            sum[c] += run[c];
-            run[c] = 0;
-          }
-          left = kPoolRun;
-        };
+        C sum[kBlock];
+        SumsInRuns<C, kBlock, kPoolRun> runs(width, sum);
         for (int64_t i = rows.begin; i < rows.end; ++i) {
           for (int64_t j = columns.begin; j < columns.end; ++j) {
             const T* p = in + i * g.x_row() + j * g.channels + c0;
+            C* const run = runs.Next();
             for (int64_t c = 0; c < width; ++c) run[c] += static_cast<C>(p[c]);
-            if (--left == 0) end_run();
           }
         }
-        end_run();
+        runs.End();
         for (int64_t c = 0; c < width; ++c) out[c0 + c] = T(sum[c] * scale);
       }
     }
@@ -56,16 +50,20 @@ void AvgPool(const PoolGeometry& g, const T* x, T* y) {
 template <typename T, typename C>
 void SumGradRow(const PoolGeometry& g, int64_t oh, const T* __restrict dy,
                 C* __restrict row) {
+  using Share =
+      std::conditional_t<std::is_same_v<C, CompensatedSum>, double, C>;
   const Inside rows = InsideOf(g.h, oh);
   std::fill(row, row + g.x_row(), C(0));
   for (int64_t ow = 0; ow < g.w.output; ++ow, dy += g.channels) {
     const Inside columns = InsideOf(g.w, ow);
-    const C scale = C(1) / static_cast<C>((rows.end - rows.begin) *
-                                          (columns.end - columns.begin));
+    const Share scale =
+        Share(1) / static_cast<Share>((rows.end - rows.begin) *
+                                      (columns.end - columns.begin));
     for (int64_t j = columns.begin; j < columns.end; ++j) {
       C* p = row + j * g.channels;
       for (int64_t c = 0; c < g.channels; ++c) {
-        p[c] += scale * static_cast<C>(static_cast<ComputeType<T>>(dy[c]));
+        p[c] +=
+            C(scale * static_cast<Share>(static_cast<ComputeType<T>>(dy[c])));
       }
     }
   }
@@ -106,14 +104,14 @@ size_t AvgPoolGradBytes(const PoolGeometry& g, DType dtype) {
   if (g.x_image() == 0) return 0;
   const size_t rows =
       static_cast<size_t>(g.images) * static_cast<size_t>(g.x_row());
-  const size_t wide = WideSums(g) * sizeof(double);
+  const size_t wide = WideSums(g) * WideSumBytes(dtype);
   return wide +
-         rows * (wide > 0 ? sizeof(double) : SizeOf(ComputeDType(dtype)));
+         rows * (wide > 0 ? WideSumBytes(dtype) : SizeOf(ComputeDType(dtype)));
 }
 
 template <typename T>
-void AvgPoolGrad(const PoolGeometry& g, const T* dy, T* dx, double* workspace) {
-  void* const rows = workspace + WideSums(g);
+void AvgPoolGrad(const PoolGeometry& g, const T* dy, T* dx, void* workspace) {
+  void* const rows = static_cast<SumOfMany<T>*>(workspace) + WideSums(g);
   ForSums(g, workspace, dx, [&]<typename S>(int64_t image, S* sums) {
     SumGradImage(g, dy + image * g.h.output * g.y_row(),
                  static_cast<ComputeType<S>*>(rows) + image * g.x_row(), sums);
@@ -140,8 +138,7 @@ void RegisterPoolKernels(KernelTable& table) {
       "AvgPoolGrad",
       []<typename T>(TypeTag<T>, const PoolGeometry& g,
                      const KernelContext& c) {
-        AvgPoolGrad(g, c.input<T>(0), c.output<T>(0),
-                    static_cast<double*>(c.workspace()));
+        AvgPoolGrad(g, c.input<T>(0), c.output<T>(0), c.workspace());
       },
       &KernelSpec::outputs, AvgPoolGradBytes);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/kernel.h"
+#include "engine/semantics/compensated_sum.h"
 #include "engine/semantics/pool_run.h"
 #include "engine/semantics/window.h"
 #include "engine/threads.h"
@@ -72,21 +73,26 @@ inline size_t WideSums(const PoolGeometry& g) {
              ? static_cast<size_t>(g.images) * static_cast<size_t>(g.x_image())
              : 0;
 }
+// Of one of them.
+inline size_t WideSumBytes(DType dtype) {
+  return DispatchFloating(
+      dtype, []<typename T>(TypeTag<T>) { return sizeof(SumOfMany<T>); });
+}
 
 // Calls add(image, sums) for all images, which writes there what windows give
 // to the image: to its place in dx, or, where very many windows may be over one
-// element, as doubles that become dx, in wide[WideSums(g)].
+// element, as SumOfMany<T> that become dx, in wide[WideSums(g)].
 template <typename T, typename Add>
-void ForSums(const PoolGeometry& g, double* wide, T* dx, Add add) {
-  const bool in_double = HasGradRuns(g.h, g.w);
+void ForSums(const PoolGeometry& g, void* wide, T* dx, Add add) {
+  const bool in_wide = HasGradRuns(g.h, g.w);
   ForImages(g, [&](int64_t image) {
     const int64_t n = g.x_image();
     T* const out = dx + image * n;
-    if (!in_double) {
+    if (!in_wide) {
       add(image, out);
       return;
     }
-    double* const sums = wide + image * n;
+    auto* const sums = static_cast<SumOfMany<T>*>(wide) + image * n;
     add(image, sums);
     for (int64_t i = 0; i < n; ++i) {
       out[i] = T(static_cast<ComputeType<T>>(sums[i]));

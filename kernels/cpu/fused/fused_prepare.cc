@@ -101,30 +101,28 @@ class Compiler {
   void PrepareSum() {
     if (!HasSum()) return;
     const int64_t results = spec_.outputs.back().shape.elements();
-    // A piece adds up what its tiles come to one after another; of very many
-    // the last digits of doubles would be lost.
-    if (p_.element_size == sizeof(double)) {
-      constexpr int64_t kMostTiles = 64;
-      p_.grain =
-          std::min(p_.grain, std::max(kElementwiseGrain, kMostTiles * p_.tile));
-    }
+    const bool leading = spec_.attrs.String("sum") == "leading";
+    p_.sum = leading ? PreparedProgram::Sum::kLeading
+                     : PreparedProgram::Sum::kTrailing;
     p_.sum_scale = spec_.attrs.Float("sum_scale");
     p_.sum_register = values_[spec_.attrs.Ints("outputs").back()].place.index;
-    if (spec_.attrs.String("sum") == "leading") {
-      p_.sum = PreparedProgram::Sum::kLeading;
-      p_.row_elements = results;
+    p_.row_elements =
+        leading ? results : std::max<int64_t>(p_.elements / results, 1);
+    if (p_.row_elements <= p_.tile) {
+      p_.tile = p_.tile / p_.row_elements * p_.row_elements;
+    }
+    // A piece adds up what its tiles come to one after another; of very many
+    // the last digits would be lost. Those of rows it adds up in double.
+    if (leading || p_.element_size == sizeof(double)) {
+      constexpr int64_t kMostTiles = 64;
+      p_.grain = std::min(p_.grain, kMostTiles * p_.tile);
+    }
+    if (leading) {
       // Rows enough that a piece's own sums are little beside them.
       const int64_t rows = std::max<int64_t>(p_.grain / results, 32);
       p_.grain = rows * results;
-    } else {
-      p_.sum = PreparedProgram::Sum::kTrailing;
-      p_.row_elements = std::max<int64_t>(p_.elements / results, 1);
-      if (p_.row_elements <= p_.grain) {
-        p_.grain = p_.grain / p_.row_elements * p_.row_elements;
-      }
-    }
-    if (p_.row_elements <= p_.tile) {
-      p_.tile = p_.tile / p_.row_elements * p_.row_elements;
+    } else if (p_.row_elements <= p_.grain) {
+      p_.grain = p_.grain / p_.row_elements * p_.row_elements;
     }
     // Tiles must begin at cache lines to be stored past the caches.
     p_.stream &= p_.row_elements * p_.element_size % 64 == 0;

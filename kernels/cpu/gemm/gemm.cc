@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "engine/ceil_div.h"
+#include "engine/semantics/compensated_sum.h"
 #include "engine/threads.h"
+#include "kernels/cpu/gemm/gemm_cut.h"
 #include "kernels/cpu/simd/gemm_tile.h"
 #include "kernels/cpu/simd/simd.h"
 
@@ -14,42 +16,12 @@ using simd::GemmKernels;
 using simd::GemmTile;
 using simd::kMaxTileK;
 
-// Rows of C per task: they and kMaxTileK columns of A fit half of an L2 cache
-// of 256 KiB.
-constexpr int64_t kMaxTaskRows = 96;
-// Fewer rows than this would load the panels of B too often.
-constexpr int64_t kMinTaskRows = 48;
-constexpr int64_t kMinTaskColumns = 64;
-// The same where A is read through a reader, by every task for itself.
-constexpr int64_t kMinReadingColumns = 128;
-// Multiply-adds that repay handing a task to another thread (about 10 us).
-constexpr int64_t kMinTaskWork = 1 << 19;
-constexpr int64_t kMaxTasks = 64;
-constexpr int64_t kMaxTransposedTasks = 16;
-
-// Elements of B that are packed at a time: they are used while in L2 or L3.
-constexpr int64_t kMaxPacked = 1 << 18;
 // Columns of B that one call packs.
 constexpr int64_t kPackColumns = 128;
-// Packing B pays when this many rows of A use it; where its rows are short,
-// even more, since reading it in place then misses the cache less.
-constexpr int64_t kPackRows = 24;
-constexpr int64_t kPackRowsShort = 192;
-constexpr int64_t kShortRowBytes = 256;
-
 // Columns of C from which packing a transposed A pays, and where its rows are a
 // multiple of 4 KiB apart.
 constexpr int64_t kPackAColumns = 192;
 constexpr int64_t kPackAColumnsSameSets = 96;
-
-// k is cut into slices when C has too few tasks and each slice still has this
-// many blocks of k.
-constexpr int64_t kMinSliceBlocks = 4;
-constexpr int64_t kMaxSlices = 16;
-// Tasks enough for C not to be sliced where B costs nothing to read in pieces.
-constexpr int64_t kEnoughTasks = 8;
-// Elements of C up to which each slice may have a copy.
-constexpr int64_t kMaxPartial = 1 << 18;
 
 // Stack of a task for a block of A: rows from a reader, or a transposed A in
 // register tiles. The padding keeps rows of it from falling on the same cache
@@ -58,106 +30,12 @@ constexpr int64_t kBlockStride = kMaxTileK + 16;
 // Rows of a transposed A that are read at a time.
 constexpr int64_t kReadRows = 16;
 
-template <typename T>
-const GemmKernels<T>& Kernels();
-template <>
-const GemmKernels<float>& Kernels<float>() {
-  return Simd().gemm_f32;
-}
-template <>
-const GemmKernels<double>& Kernels<double>() {
-  return Simd().gemm_f64;
-}
-
-// How a product is cut, from its sizes alone. Not at all where one is 0.
-struct Cut {
-  bool pack_b = false;
-  int64_t task_rows = 0;     // of C
-  int64_t task_columns = 0;  // of C, whole panels
-  int64_t columns = 0;       // of C that share one packing of B
-  int64_t depth = 0;         // of k likewise, whole blocks of kMaxTileK
-  int64_t slices = 1;        // of k, summed at the end
-  int64_t slice_depth = 0;   // whole blocks
-  int64_t packed = 0;        // elements of packed B, of each slice
-  int64_t partial = 0;       // elements of C that each slice needs
-};
-
-template <typename T>
-Cut MakeCut(const Gemm<T>& g) {
-  if (g.m == 0 || g.n == 0 || g.k == 0) return {};  // nothing to multiply
-  const GemmKernels<T>& kernels = Kernels<T>();
-  const int64_t padded_n = RoundUp(g.n, kernels.columns);
-  Cut cut;
-  const int64_t in_place_rows =
-      g.n * static_cast<int64_t>(sizeof(T)) <= kShortRowBytes ? kPackRowsShort
-                                                              : kPackRows;
-  const bool ready_b = g.packed_b != nullptr;
-  cut.pack_b = !ready_b && (g.transpose_b || g.read_b.read != nullptr ||
-                            g.m > in_place_rows);
-
-  // A transposed A is copied by every task: few and wide ones, or slices.
-  const int64_t blocks = CeilDiv(g.k, kMaxTileK);
-  const bool sliced = g.transpose_a &&
-                      blocks >= kMaxSlices / 2 * kMinSliceBlocks &&
-                      g.m * g.n <= kMaxPartial;
-  const int64_t wanted =
-      std::clamp<int64_t>(g.m * g.n * g.k / kMinTaskWork, 1,
-                          g.transpose_a ? kMaxTransposedTasks : kMaxTasks);
-  const int64_t min_row_tasks = CeilDiv(g.m, kMaxTaskRows);
-  // Few rows and a B that is ready: each element of B is read once, by columns.
-  const int64_t row_tasks =
-      sliced || (ready_b && min_row_tasks == 1)
-          ? min_row_tasks
-          : std::clamp(wanted, min_row_tasks,
-                       std::max(min_row_tasks, CeilDiv(g.m, kMinTaskRows)));
-  cut.task_rows = RoundUp(CeilDiv(g.m, row_tasks), kernels.rows);
-  const int64_t min_columns = ready_b && g.read_a.read != nullptr
-                                  ? kMinReadingColumns
-                                  : kMinTaskColumns;
-  const int64_t column_tasks =
-      sliced ? 1
-             : std::clamp<int64_t>(CeilDiv(wanted, row_tasks), 1,
-                                   CeilDiv(padded_n, min_columns));
-  cut.task_columns = RoundUp(CeilDiv(g.n, column_tasks), kernels.columns);
-
-  const int64_t tasks =
-      CeilDiv(g.m, cut.task_rows) * CeilDiv(g.n, cut.task_columns);
-  cut.slices = std::min({kMaxSlices, sliced ? kMaxSlices : wanted / tasks,
-                         blocks / kMinSliceBlocks});
-  if (ready_b && tasks >= kEnoughTasks) cut.slices = 1;
-  if (cut.slices > 1) {
-    cut.slice_depth = CeilDiv(blocks, cut.slices) * kMaxTileK;
-    cut.slices = CeilDiv(g.k, cut.slice_depth);
-  }
-  if (cut.slices > 1) {
-    // Each slice packs one block of B at a time.
-    cut.columns = padded_n;
-    cut.depth = kMaxTileK;
-    cut.partial = g.m * g.n;
-  } else if (ready_b) {
-    cut.slices = 1;
-    cut.columns = padded_n;
-    cut.depth = blocks * kMaxTileK;
-  } else {
-    cut.slices = 1;
-    cut.columns = std::min(
-        padded_n, std::max<int64_t>(kMaxPacked / (2 * kMaxTileK) /
-                                        cut.task_columns * cut.task_columns,
-                                    cut.task_columns));
-    cut.depth = std::min(
-        blocks * kMaxTileK,
-        std::max<int64_t>(kMaxPacked / cut.columns / kMaxTileK, 1) * kMaxTileK);
-  }
-  if (cut.pack_b) cut.packed = cut.columns * std::min(cut.depth, g.k);
-  return cut;
-}
-
 // Packs rows [k0, k0 + depth) and columns [j0, j0 + columns) of op(B), blocks
 // of kMaxTileK rows one after another, each in panels.
 template <typename T>
 void PackBlock(const Gemm<T>& g, int64_t k0, int64_t depth, int64_t j0,
                int64_t columns, T* panels, int64_t panel_stride) {
-  const GemmKernels<T>& kernels = Kernels<T>();
+  const GemmKernels<T>& kernels = TileKernels<T>();
   if (g.read_b.read == nullptr) {
     const T* b = g.transpose_b ? g.b + j0 * g.ldb + k0 : g.b + k0 * g.ldb + j0;
     kernels.pack(b, g.transpose_b ? 1 : g.ldb, g.transpose_b ? g.ldb : 1, depth,
@@ -189,7 +67,7 @@ struct Part {
 // Packs part.columns and part.depth of op(B); parallel where there is much.
 template <typename T>
 void PackPart(const Gemm<T>& g, const Part& part, T* packed) {
-  const int64_t width = Kernels<T>().columns;
+  const int64_t width = TileKernels<T>().columns;
   const int64_t padded = RoundUp(part.columns, width);
   const int64_t column_items = CeilDiv(part.columns, kPackColumns);
   const int64_t items = column_items * CeilDiv(part.depth, kMaxTileK);
@@ -209,7 +87,7 @@ void PackPart(const Gemm<T>& g, const Part& part, T* packed) {
 template <typename T>
 void PackTransposedA(const Gemm<T>& g, int64_t row, int64_t m, int64_t k,
                      int64_t depth, T* tiles, int64_t tile_stride) {
-  const GemmKernels<T>& kernels = Kernels<T>();
+  const GemmKernels<T>& kernels = TileKernels<T>();
   if (g.read_a.read == nullptr) {
     kernels.pack_a(g.a + k * g.lda + row, g.lda, m, depth, tiles, tile_stride);
     return;
@@ -257,7 +135,7 @@ void PlaceA(const Gemm<T>& g, int64_t row, int64_t k, GemmTile<T>& tile,
     tile.a_row_stride = 1;
     tile.a_column_stride = g.lda;
   } else {
-    const int64_t rows = Kernels<T>().rows;
+    const int64_t rows = TileKernels<T>().rows;
     tile.a = block;
     tile.a_packed = true;
     tile.a_row_stride = rows * depth + simd::kTilePadding;
@@ -276,12 +154,12 @@ struct Panels {
 // Those for the k that `part` begins with: of packed_b where B came packed,
 // `packed` where the cut says so.
 template <typename T>
-Panels<T> PanelsOf(const Gemm<T>& g, const Cut& cut, const Part& part,
+Panels<T> PanelsOf(const Gemm<T>& g, const GemmCut& cut, const Part& part,
                    const T* packed) {
   if (g.packed_b == nullptr) {
     return {cut.pack_b ? packed : nullptr, part.column, part.columns};
   }
-  return {g.packed_b + part.k * RoundUp(g.n, Kernels<T>().columns), 0, g.n};
+  return {g.packed_b + part.k * RoundUp(g.n, TileKernels<T>().columns), 0, g.n};
 }
 
 // Elements of A or B that are wanted next.
@@ -295,7 +173,7 @@ struct Wanted {
 template <typename T>
 void MultiplyPart(const Gemm<T>& g, const Part& part, const Panels<T>& b,
                   const Wanted<T>& after = {}) {
-  const GemmKernels<T>& kernels = Kernels<T>();
+  const GemmKernels<T>& kernels = TileKernels<T>();
   const int64_t padded = RoundUp(b.columns, kernels.columns);
   const bool far =
       padded * part.depth * static_cast<int64_t>(sizeof(T)) >= simd::kFarBytes;
@@ -335,12 +213,13 @@ void MultiplyPart(const Gemm<T>& g, const Part& part, const Panels<T>& b,
   }
 }
 
-// All of C, tasks side by side.
+// All of C from k >= begin, tasks side by side.
 template <typename T>
-void RunTiled(const Gemm<T>& g, const Cut& cut, T* packed) {
+void RunTiled(const Gemm<T>& g, const GemmCut& cut, int64_t begin, T* packed) {
   for (int64_t j = 0; j < g.n; j += cut.columns) {
-    for (int64_t k = 0; k < g.k; k += cut.depth) {
+    for (int64_t k = begin; k < g.k; k += cut.depth) {
       Part shared;
+      shared.first_k = begin;
       shared.column = j;
       shared.columns = std::min(cut.columns, g.n - j);
       shared.k = k;
@@ -349,8 +228,8 @@ void RunTiled(const Gemm<T>& g, const Cut& cut, T* packed) {
       const Panels<T> panels = PanelsOf(g, cut, shared, packed);
       const int64_t column_tasks = CeilDiv(shared.columns, cut.task_columns);
       const int64_t tasks = column_tasks * CeilDiv(g.m, cut.task_rows);
-      ParallelFor(tasks, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t task = begin; task < end; ++task) {
+      ParallelFor(tasks, 1, [&](int64_t first, int64_t last) {
+        for (int64_t task = first; task < last; ++task) {
           Part part = shared;
           part.row = task / column_tasks * cut.task_rows;
           part.rows = std::min(cut.task_rows, g.m - part.row);
@@ -378,17 +257,22 @@ Wanted<T> WantedAt(const Gemm<T>& g, int64_t k, int64_t end) {
   return {(a ? g.a : g.b) + k * row, depth * row};
 }
 
-// One slice of k into its own partial C.
+// The product alone, into a partial C.
 template <typename T>
-void RunSlice(const Gemm<T>& g, const Cut& cut, int64_t slice, T* partial,
+Gemm<T> PartialOf(Gemm<T> g, T* partial) {
+  g.c = partial;
+  g.ldc = g.n;
+  g.addend = nullptr;
+  g.bias = nullptr;
+  g.relu = false;
+  return g;
+}
+
+// The slice of k from `begin` on into its own partial C.
+template <typename T>
+void RunSlice(const Gemm<T>& g, const GemmCut& cut, int64_t begin, T* partial,
               T* packed) {
-  const int64_t begin = slice * cut.slice_depth;
-  Gemm<T> own = g;
-  own.c = partial;
-  own.ldc = g.n;
-  own.addend = nullptr;
-  own.bias = nullptr;
-  own.relu = false;
+  const Gemm<T> own = PartialOf(g, partial);
   const int64_t end = std::min(g.k, begin + cut.slice_depth);
   Part part;
   part.columns = g.n;
@@ -409,6 +293,21 @@ void RunSlice(const Gemm<T>& g, const Cut& cut, int64_t slice, T* partial,
            next.count * part.rows / g.m});
     }
   }
+}
+
+// The slices of k from `begin` on, which `partials` has room for. Returns how
+// many.
+template <typename T>
+int64_t RunSlices(const Gemm<T>& g, const GemmCut& cut, int64_t begin,
+                  T* partials, T* packed) {
+  const int64_t slices = CeilDiv(g.k - begin, cut.slice_depth);
+  ParallelFor(slices, 1, [&](int64_t first, int64_t last) {
+    for (int64_t s = first; s < last; ++s) {
+      RunSlice(g, cut, begin + s * cut.slice_depth, partials + s * cut.partial,
+               packed + s * cut.packed);
+    }
+  });
+  return slices;
 }
 
 // C from `terms` partial products, stored one after another, in their order.
@@ -436,11 +335,55 @@ void Combine(const Gemm<T>& g, const T* partial, int64_t terms) {
   });
 }
 
+// Bytes of what rounds are added up in, up to the next cache line: 0 where
+// there is but one.
+template <typename T>
+int64_t TotalsBytes(const Gemm<T>& g, const GemmCut& cut) {
+  if (cut.round == g.k) return 0;
+  return RoundUp(g.m * g.n * static_cast<int64_t>(sizeof(SumOfMany<T>)),
+                 static_cast<int64_t>(kAlignment));
+}
+
+// Round after round of k, each into partial products that are added to the
+// totals; what follows the product comes at the end.
+template <typename T>
+void RunRounds(const Gemm<T>& g, const GemmCut& cut, SumOfMany<T>* totals,
+               T* partials, T* packed) {
+  constexpr int64_t kGrain = 1 << 14;  // elements of C
+  const int64_t elements = g.m * g.n;
+  std::fill_n(totals, elements, SumOfMany<T>(0));
+  Gemm<T> round = PartialOf(g, partials);
+  for (int64_t k = 0; k < g.k; k += cut.round) {
+    round.k = std::min(g.k, k + cut.round);
+    int64_t terms = 1;
+    if (cut.slices > 1) {
+      terms = RunSlices(round, cut, k, partials, packed);
+    } else {
+      RunTiled(round, cut, k, packed);
+    }
+    ParallelFor(elements, kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t s = 0; s < terms; ++s) {
+        const T* const term = partials + s * elements;
+        for (int64_t i = begin; i < end; ++i) {
+          totals[i] += SumOfMany<T>(term[i]);
+        }
+      }
+    });
+  }
+  ParallelFor(elements, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      partials[i] = static_cast<T>(totals[i]);
+    }
+  });
+  Combine<T>(g, partials, 1);
+}
+
 }  // namespace
 
 template <typename T>
 Tensor PackB(const Gemm<T>& g) {
-  Tensor packed(DTypeOf<T>::value, {g.k, RoundUp(g.n, Kernels<T>().columns)});
+  Tensor packed(DTypeOf<T>::value,
+                {g.k, RoundUp(g.n, TileKernels<T>().columns)});
   Part all;
   all.columns = g.n;
   all.depth = g.k;
@@ -450,10 +393,10 @@ Tensor PackB(const Gemm<T>& g) {
 
 template <typename T>
 size_t GemmWorkspace(const Gemm<T>& g) {
-  const Cut cut = MakeCut(g);
-  return static_cast<size_t>(cut.slices * cut.packed +
-                             (cut.slices > 1 ? cut.slices * cut.partial : 0)) *
-         sizeof(T);
+  const GemmCut cut = CutOf(g);
+  return static_cast<size_t>(TotalsBytes(g, cut)) +
+         static_cast<size_t>(cut.slices * (cut.packed + cut.partial)) *
+             sizeof(T);
 }
 
 template <typename T>
@@ -463,19 +406,18 @@ void RunGemm(const Gemm<T>& g, void* workspace) {
     Combine<T>(g, nullptr, 0);
     return;
   }
-  const Cut cut = MakeCut(g);
-  T* const space = static_cast<T*>(workspace);
-  if (cut.slices == 1) {
-    RunTiled(g, cut, space);
-    return;
+  const GemmCut cut = CutOf(g);
+  const int64_t totals = TotalsBytes(g, cut);
+  T* const packed =
+      static_cast<T*>(workspace) + totals / static_cast<int64_t>(sizeof(T));
+  T* const partials = packed + cut.slices * cut.packed;
+  if (totals > 0) {
+    RunRounds(g, cut, static_cast<SumOfMany<T>*>(workspace), partials, packed);
+  } else if (cut.slices > 1) {
+    Combine<T>(g, partials, RunSlices(g, cut, 0, partials, packed));
+  } else {
+    RunTiled(g, cut, 0, packed);
   }
-  T* const partials = space + cut.slices * cut.packed;
-  ParallelFor(cut.slices, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t s = begin; s < end; ++s) {
-      RunSlice(g, cut, s, partials + s * cut.partial, space + s * cut.packed);
-    }
-  });
-  Combine<T>(g, partials, cut.slices);
 }
 
 template Tensor PackB<float>(const Gemm<float>&);

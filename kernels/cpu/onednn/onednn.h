@@ -23,6 +23,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/kernel.h"
+#include "engine/semantics/window.h"
 #include "engine/threads.h"
 
 namespace sluice::cpu {
@@ -142,6 +143,16 @@ KernelPtr OnednnSlicedKernel(const KernelSpec& spec, const OnednnSlices& slices,
         return status.ToStatus(node);
       },
       slices.count() * scratchpad);
+}
+
+// Whether windows are such as the library is made for. It counts in 32 bits,
+// and with ever larger strides, dilations or padding an image takes it minutes.
+inline bool OnednnTakes(const Window2D& window) {
+  constexpr int64_t kMost = 1 << 16;
+  const auto takes = [](const WindowDim& d) {
+    return std::max({d.stride, d.extent(), d.pad_before, d.pad_after}) <= kMost;
+  };
+  return takes(window.h) && takes(window.w);
 }
 
 // A row of the kernel table. make() may throw dnnl::error; a spec that it

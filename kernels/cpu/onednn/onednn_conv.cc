@@ -107,7 +107,7 @@ struct BackpropFilter : Backprop<dnnl::convolution_backward_weights> {
 template <typename Kind>
 bool Supports(const KernelSpec& spec) {
   const Result<ConvGeometry> g = ConvGeometryOf(spec);
-  if (!g.ok() || g->groups != 1) return false;
+  if (!g.ok() || g->groups != 1 || !OnednnTakes({g->h, g->w})) return false;
   const OnednnOnThisThread scope;
   return !IsOnednnReference(Kind::DescOf(ProblemOf(*g, 1)));
 }

@@ -19,14 +19,18 @@ int64_t PadAfter(const WindowDim& d) {
   return (d.output - 1) * d.stride + d.window - d.input - d.pad_before;
 }
 
+Window2D WindowsOf(const KernelSpec& spec) {
+  const std::vector<int64_t>& window = spec.attrs.Ints("window");
+  return WindowOf(spec.attrs, spec.inputs[0].shape, window[0], window[1])
+      .ValueOrThrow();
+}
+
 // A pool of `images`.
 dnnl::pooling_forward::primitive_desc DescOf(const KernelSpec& spec,
                                              int64_t images) {
   const Shape& x = spec.inputs[0].shape;
   const Shape& y = spec.outputs[0].shape;
-  const std::vector<int64_t>& window = spec.attrs.Ints("window");
-  const Window2D w =
-      WindowOf(spec.attrs, x, window[0], window[1]).ValueOrThrow();
+  const Window2D w = WindowsOf(spec);
   return {{dnnl::prop_kind::forward_inference,
            dnnl::algorithm::pooling_avg_exclude_padding,
            OnednnImages(images, x[1], x[2], x[3]),
@@ -40,9 +44,9 @@ dnnl::pooling_forward::primitive_desc DescOf(const KernelSpec& spec,
 }
 
 bool Supports(const KernelSpec& spec) {
+  const Window2D w = WindowsOf(spec);
   // The library adds a whole window in one sum.
-  const std::vector<int64_t>& window = spec.attrs.Ints("window");
-  if (HasPoolRuns(window[0], window[1])) return false;
+  if (HasPoolRuns(w.h.window, w.w.window) || !OnednnTakes(w)) return false;
   const OnednnOnThisThread scope;
   return !IsOnednnReference(DescOf(spec, 1));
 }

@@ -1,6 +1,8 @@
 // Ops along one axis that keep it, or say where on it: CumSum, ProdGrad, ArgMax
 // and ArgMin.
-#include "engine/semantics/scalar.h"
+#include <type_traits>
+
+#include "engine/semantics/compensated_sum.h"
 #include "kernels/cpu/reduce/reduce.h"
 
 namespace sluice::cpu {
@@ -8,22 +10,26 @@ namespace {
 
 template <typename T>
 KernelPtr MakeCumSumOf(const KernelSpec& spec) {
+  using Running =
+      std::conditional_t<std::is_integral_v<T>, Wide<T>, SumOfMany<T>>;
   const AxisForm form = AxisFormOf(spec, 0);
   const bool exclusive = spec.attrs.Bool("exclusive");
   const bool reverse = spec.attrs.Bool("reverse");
   return KernelOf([=](const KernelContext& c) {
     ForEachColumnBlock(form, [&](int64_t outer, int64_t column,
                                  int64_t columns) {
-      Wide<T> sums[kColumnBlock] = {};
+      Running sums[kColumnBlock] = {};
       for (int64_t i = 0; i < form.n; ++i) {
         const int64_t row = reverse ? form.n - 1 - i : i;
         const int64_t at = (outer * form.n + row) * form.inner + column;
         const T* x = c.input<T>(0) + at;
         T* y = c.output<T>(0) + at;
         for (int64_t j = 0; j < columns; ++j) {
-          const Wide<T> before = sums[j];
-          sums[j] += static_cast<Wide<T>>(static_cast<ComputeType<T>>(x[j]));
-          y[j] = T(static_cast<ComputeType<T>>(exclusive ? before : sums[j]));
+          const Running before = sums[j];
+          sums[j] +=
+              Running(static_cast<Wide<T>>(static_cast<ComputeType<T>>(x[j])));
+          const auto sum = static_cast<Wide<T>>(exclusive ? before : sums[j]);
+          y[j] = T(static_cast<ComputeType<T>>(sum));
         }
       }
     });

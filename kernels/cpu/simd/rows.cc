@@ -158,7 +158,7 @@ void BiasAdd(const float* x, const float* bias, float* y, int64_t rows,
 
 // Rows that are summed before the result joins the total: shorter chains of
 // additions lose fewer bits.
-inline constexpr int64_t kSumRows = 512;
+inline constexpr int64_t kSumRows = 128;
 
 // y[0, kWidth) += the sums of columns of x[rows, stride].
 template <int kVectors>

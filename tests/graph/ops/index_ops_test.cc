@@ -1,4 +1,4 @@
-// Gather, ScatterAdd, OneHot, TopK and InTopK against index loops.
+// Gather, ScatterAdd, OneHot, TopK, InTopK and SumRows against index loops.
 #include "graph/ops/index.h"
 
 #include <doctest/doctest.h>
@@ -129,6 +129,24 @@ TEST_CASE("ScatterAdd's sums are a row's, however tall the table is") {
     return Value(y).Rows(0, kRows);
   };
   CHECK(first_rows(100'000).BitEqual(first_rows(kRows)));
+}
+
+// Of one sign, so that a running sum has ever fewer digits for what is added.
+TEST_CASE("very many slices of a row keep the digits of float64") {
+  constexpr int64_t kCount = int64_t{1} << 20;
+  constexpr double kUnits = 64 * std::numeric_limits<double>::epsilon();
+  Graph graph;
+  const Output rows = graph.Constant(Tensor::Zeros(DType::kInt64, {kCount}));
+  const Output slices =
+      graph.Constant(Tensor::Full(DType::kFloat64, {kCount, 1}, 0.1));
+  const Output table =
+      graph.Constant(Tensor::Zeros(DType::kFloat64, Shape{2, 1}));
+  const Tensor added = Value(ScatterAdd(table, rows, slices));
+  const long double wanted = static_cast<long double>(kCount) * 0.1;
+  CHECK(static_cast<double>(std::abs(added.At(0) / wanted - 1)) < kUnits);
+  CHECK(added.At(1) == 0);
+  // To the bit what the other way to sum them gives.
+  CHECK(Value(SumRows(rows, slices, 2).sums).At(0) == added.At(0));
 }
 
 // The message of a step that fails with kOutOfRange.
@@ -298,6 +316,38 @@ TEST_CASE("InTopK") {
   for (int i = 0; i < 5; ++i) {
     CHECK(first.IntAt(i) == in_one[i]);
     CHECK(second.IntAt(i) == in_two[i]);
+  }
+}
+
+TEST_CASE("of very many slices, each has the gradient of its row's first") {
+  constexpr int64_t kSlices = 1 << 17, kLimit = 3000, kWidth = 2;
+  Tensor seed(DType::kFloat32, {kSlices, kWidth});
+  for (int64_t i = 0; i < seed.elements(); ++i) {
+    seed.data<float>()[i] = static_cast<float>(i);
+  }
+  for (const DType type : {DType::kInt32, DType::kInt64}) {
+    Tensor rows = RandomIndices({kSlices}, kLimit + 1, DType::kInt64);
+    for (int64_t& row : rows.values<int64_t>()) --row;  // -1: of none
+    Graph graph;
+    const Output values =
+        graph.Constant(Tensor::Zeros(DType::kFloat32, seed.shape()));
+    const Output sums =
+        SumRows(graph.Constant(rows.Cast(type)), values, kLimit).sums;
+    const Tensor got =
+        Value(Gradients({sums}, {values}, {graph.Constant(seed)})[0]);
+    REQUIRE(got.shape() == seed.shape());
+    Index first(kLimit, -1);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < kSlices; ++i) {
+      const int64_t row = rows.data<int64_t>()[i];
+      if (row >= 0 && first[row] < 0) first[row] = i;
+      for (int64_t k = 0; k < kWidth; ++k) {
+        const float wanted =
+            row < 0 ? 0 : seed.data<float>()[first[row] * kWidth + k];
+        wrong += got.data<float>()[i * kWidth + k] == wanted ? 0 : 1;
+      }
+    }
+    CHECK(wrong == 0);
   }
 }
 

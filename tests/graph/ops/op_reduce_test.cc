@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <string>
 
 #include "engine/threads.h"
 #include "graph/autograd.h"
@@ -147,6 +148,40 @@ TEST_CASE("sums of very many float64 elements keep their last digits") {
       check(ValueOf(Sum(columns, {0})), total);
       check(ValueOf(Mean(columns, {0})), value);
       check(ValueOf(SumTo(columns, {2})), total);
+    }
+  }
+}
+
+TEST_CASE("running sums of very many elements keep their last digits") {
+  struct Case {
+    DType dtype;
+    double most;
+  };
+  for (const auto& [dtype, most] :
+       {Case{DType::kFloat64, 64 * std::numeric_limits<double>::epsilon()},
+        Case{DType::kFloat32, std::numeric_limits<float>::epsilon()}}) {
+    for (const Shape& shape : {Shape{1 << 20}, Shape{1 << 17, 3}}) {
+      for (const CumSumOptions& options :
+           {CumSumOptions{}, CumSumOptions{.exclusive = true},
+            CumSumOptions{.reverse = true}}) {
+        Graph graph;
+        const Tensor x = Tensor::Full(dtype, shape, 0.1);
+        const Tensor y = ValueOf(CumSum(graph.Constant(x), 0, options));
+        const int64_t inner = shape.elements() / shape[0];
+        const long double value = x.At(0);
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < y.elements(); ++i) {
+          const int64_t place = i / inner;
+          const int64_t terms = options.reverse     ? shape[0] - place
+                                : options.exclusive ? place
+                                                    : place + 1;
+          const long double wanted = static_cast<long double>(terms) * value;
+          wrong += std::abs(y.At(i) - wanted) <= most * wanted ? 0 : 1;
+        }
+        CAPTURE(std::string(NameOf(dtype)));
+        CAPTURE(shape.ToString());
+        CHECK(wrong == 0);
+      }
     }
   }
 }

@@ -46,16 +46,17 @@ struct Powers {
 struct Edge {
   double a, b, da, db;
 };
-// The slopes are PyTorch's, but for b's where a is not positive: 0 here.
+// The slopes are PyTorch's, but for b's where a is 0 or less: 0 here.
 constexpr Edge kEdges[] = {
-    {0, 0, 0, 0},          {-0.0, 0, 0, 0},     {0, 1, 1, 0},
-    {0, 2, 0, 0},          {0, 0.5, kInf, 0},   {2, 0, 0, 0.6931471805599453},
-    {1, 0, 0, 0},          {-2, 3, 12, 0},      {-2, 2, -4, 0},
-    {-2, 1, 1, 0},         {-2, 0, 0, 0},       {-2, -1, -0.25, 0},
-    {kInf, 2, kInf, kInf}, {kInf, 1, 1, kInf},  {kInf, 0, 0, kInf},
-    {-kInf, 0, 0, 0},      {kNan, 0, 0, 0},     {2, kInf, kInf, kInf},
-    {2, -kInf, kNan, 0},   {0, -1, -kInf, 0},   {-0.0, -1, -kInf, 0},
-    {-2, 0.5, kNan, 0},    {-kInf, 3, kInf, 0}, {kNan, 2, kNan, 0}};
+    {0, 0, 0, 0},          {-0.0, 0, 0, 0},       {0, 1, 1, 0},
+    {0, 2, 0, 0},          {0, 0.5, kInf, 0},     {2, 0, 0, 0.6931471805599453},
+    {1, 0, 0, 0},          {-2, 3, 12, 0},        {-2, 2, -4, 0},
+    {-2, 1, 1, 0},         {-2, 0, 0, 0},         {-2, -1, -0.25, 0},
+    {kInf, 2, kInf, kInf}, {kInf, 1, 1, kInf},    {kInf, 0, 0, kInf},
+    {-kInf, 0, 0, 0},      {kNan, 0, 0, kNan},    {2, kInf, kInf, kInf},
+    {2, -kInf, kNan, 0},   {0, -1, -kInf, 0},     {-0.0, -1, -kInf, 0},
+    {-2, 0.5, kNan, 0},    {-kInf, 3, kInf, 0},   {kNan, 2, kNan, kNan},
+    {-2, kNan, kNan, 0},   {2, kNan, kNan, kNan}, {0, kNan, kNan, 0}};
 
 bool Same(double got, double wanted) {
   if (std::isnan(wanted)) return std::isnan(got);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "engine/semantics/random.h"
 #include "engine/threads.h"
@@ -116,17 +117,21 @@ TEST_CASE("maximum pools of many channels") {
 }
 
 TEST_CASE("means of large windows keep the digits of their elements") {
-  Graph graph;
-  const Output x = graph.Placeholder("x", DType::kFloat32, {1, 512, 512, 4});
-  const Output y = AvgPool(x, {.window = {512, 512}, .strides = {1, 1}});
-  const KernelSpec spec = SpecOf(y.node(), /*deterministic=*/true);
-  for (const KernelDef* def :
-       KernelTable::Global().FindAll(spec, DeviceType::kCpu)) {
-    CAPTURE(def->provider);
-    const Tensor mean =
-        RunKernel(*def, spec, {Tensor::Full(x.dtype(), x.shape(), 0.1F)})[0];
-    for (int64_t i = 0; i < 4; ++i) {
-      CHECK(std::abs(mean.At(i) - 0.1) < 1e-6);
+  // One run of a window is a sum in its elements' own type.
+  for (const auto& [dtype, tolerance] :
+       {std::pair(DType::kFloat32, 4e-6), {DType::kFloat64, 64 * 0x1p-52}}) {
+    Graph graph;
+    const Output x = graph.Placeholder("x", dtype, {1, 1024, 1024, 2});
+    const Output y = AvgPool(x, {.window = {1024, 1024}, .strides = {1, 1}});
+    const KernelSpec spec = SpecOf(y.node(), /*deterministic=*/true);
+    const Tensor value = Tensor::Full(dtype, x.shape(), 0.1);
+    for (const KernelDef* def :
+         KernelTable::Global().FindAll(spec, DeviceType::kCpu)) {
+      CAPTURE(def->provider);
+      const Tensor mean = RunKernel(*def, spec, {value})[0];
+      for (int64_t i = 0; i < 2; ++i) {
+        CHECK(std::abs(mean.At(i) / value.At(0) - 1) < tolerance);
+      }
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "engine/semantics/compensated_sum.h"
 #include "engine/semantics/scalar.h"
 #include "kernels/cuda/device/block.h"
 #include "kernels/cuda/device/ranked.h"
@@ -26,9 +27,12 @@ __device__ void ForLines(const AxisForm& shape, Fn fn) {
 
 // --- CumSum ------------------------------------------------------------------
 
-// What sums of T are kept in, as on the CPU.
+// What sums of T are kept in, as on the CPU, and what those of very many.
 template <typename T>
 using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+template <typename T>
+using Running =
+    std::conditional_t<std::is_integral_v<T>, Wide<T>, SumOfMany<T>>;
 
 template <typename T>
 __device__ Wide<T> Widened(T x) {
@@ -50,7 +54,7 @@ __global__ void CumSumRowsKernel(const T* x, T* y, CumSumForm form) {
   const int warps = static_cast<int>(blockDim.x) / kWarp;
   const int64_t n = form.shape.n;
   for (int64_t row = blockIdx.x; row < form.shape.outer; row += gridDim.x) {
-    W carry = 0;
+    Running<T> carry = {};
     for (int64_t chunk = 0; chunk < n; chunk += blockDim.x * kItems) {
       const int64_t first = chunk + threadIdx.x * kItems;
       const auto place = [&](int64_t i) {
@@ -69,10 +73,10 @@ __global__ void CumSumRowsKernel(const T* x, T* y, CumSumForm form) {
       if (lane == kWarp - 1) totals[warp] = sum;
       const W before_lane = ShuffleFrom(sum, lane == 0 ? 0 : lane - 1);
       Barrier();  // all warps' totals are there
-      W before = carry;
+      W before = 0;
       for (int w = 0; w < warps; ++w) {
-        if (w == warp) before = carry;
-        carry += totals[w];
+        if (w == warp) before = static_cast<W>(carry);
+        carry += Running<T>(totals[w]);
       }
       if (lane > 0) before += before_lane;
       for (int k = 0; k < kItems; ++k) {
@@ -93,11 +97,11 @@ __global__ void CumSumColumnsKernel(const T* x, T* y, CumSumForm form) {
   const int64_t step = form.reverse ? -inner : inner;
   ForLines(form.shape, [&](int64_t, int64_t first) {
     int64_t at = form.reverse ? first + (n - 1) * inner : first;
-    Wide<T> sum = 0;
+    Running<T> sum = {};
     for (int64_t i = 0; i < n; ++i, at += step) {
-      const Wide<T> before = sum;
-      sum += Widened(x[at]);
-      y[at] = Narrowed<T>(form.exclusive ? before : sum);
+      const Running<T> before = sum;
+      sum += Running<T>(Widened(x[at]));
+      y[at] = Narrowed<T>(static_cast<Wide<T>>(form.exclusive ? before : sum));
     }
   });
 }

@@ -13,8 +13,9 @@
 
 namespace sluice::cuda {
 
-// Running sums, taken in double, or in integers that wrap around; y may be x.
-// Exclusive sums are those of the elements before. Numeric dtypes.
+// Running sums, taken in double, those of float64 as CompensatedSum
+// (engine/semantics/compensated_sum.h), or in integers that wrap around; y may
+// be x. Exclusive sums are those of the elements before. Numeric dtypes.
 struct CumSumForm {
   AxisForm shape;
   bool exclusive = false;

@@ -161,9 +161,66 @@ TEST_CASE("a long k is cut into slices") {
   }
 }
 
+TEST_CASE("a longer k takes several rounds") {
+  for (uint32_t variant = 0; variant < 32; ++variant) {
+    CheckCase<float>(3, 5, 40000, variant);
+    CheckCase<double>(3, 5, 40000, variant);
+  }
+  for (uint32_t variant : {0u, 3u, 30u}) {
+    CheckCase<float>(4, 16, 300000, variant);  // of slices
+  }
+}
+
+// A matrix of one number.
+template <typename T>
+void ReadConstant(const void* self, int64_t /*row*/, int64_t /*column*/,
+                  int64_t count, T* out) {
+  std::fill_n(out, count, *static_cast<const T*>(self));
+}
+
+// Terms that are all alike, whose roundings add up; `units` of the last digit.
+template <typename T>
+void CheckDigits(Size size, uint32_t variant, double units) {
+  const T value = T(0.1), one = T(1);
+  Case<T> c(size.m, size.n, 1, variant & 1, variant & 2, 3);
+  c.gemm.k = size.k;
+  c.gemm.read_a = {ReadConstant<T>, &value};
+  c.gemm.read_b = {ReadConstant<T>, &one};
+  Tensor packed;
+  if (variant & 4) {
+    packed = PackB(c.gemm);
+    c.gemm.packed_b = packed.data<T>();
+  }
+  c.Run();
+  const long double wanted = static_cast<long double>(size.k) * value;
+  double worst = 0;
+  for (int64_t i = 0; i < size.m; ++i) {
+    for (int64_t j = 0; j < size.n; ++j) {
+      const auto error =
+          static_cast<double>(std::abs(c.c[i * c.gemm.ldc + j] / wanted - 1));
+      worst = std::max(worst, std::isnan(error) ? INFINITY : error);
+    }
+  }
+  INFO("m=" << size.m << " n=" << size.n << " k=" << size.k);
+  CHECK(worst < units * std::numeric_limits<T>::epsilon());
+}
+
+TEST_CASE("a very long k keeps the digits of its terms") {
+  for (int64_t m : {1, 2, 8}) {
+    for (int64_t n : {1, 2, 8}) {
+      const uint32_t variant = m == n ? 1 : 2;
+      CheckDigits<float>({m, n, int64_t{1} << 20}, variant, 40);
+      CheckDigits<double>({m, n, int64_t{1} << 20}, variant, 64);
+    }
+  }
+  CheckDigits<float>({1, 1, int64_t{1} << 22}, 0, 40);
+  CheckDigits<double>({2, 8, int64_t{1} << 22}, 0, 64);
+  CheckDigits<float>({100, 260, 20000}, 4, 40);  // tasks side by side
+}
+
 TEST_CASE("an addend beside C gives the bits of one in its place") {
-  for (auto [m, n, k] :
-       {Size{7, 33, 40}, Size{97, 49, 513}, Size{25, 32, 9000}}) {
+  for (auto [m, n, k] : {Size{7, 33, 40}, Size{97, 49, 513}, Size{25, 32, 9000},
+                         Size{7, 33, 40000}}) {
     Case<float> in_place(m, n, k, false, false, 4), beside(in_place);
     in_place.accumulate = true;
     const std::vector<float> addend = beside.c;
@@ -247,7 +304,8 @@ TEST_CASE("operands that are read, not stored, give the same bits") {
 // few rows and many.
 const Size kPackedSizes[] = {{1, 1, 1},        {1, 1000, 300}, {7, 33, 257},
                              {13, 200, 64},    {49, 130, 515}, {97, 70, 256},
-                             {130, 5000, 260}, {60, 40, 3001}, {3, 17, 5000}};
+                             {130, 5000, 260}, {60, 40, 3001}, {3, 17, 5000},
+                             {3, 17, 40000}};
 
 TEST_CASE("a B packed beforehand gives what it gives unpacked") {
   for (auto [m, n, k] : kPackedSizes) {
@@ -299,8 +357,9 @@ TEST_CASE("a B packed beforehand: the same bits for any number of threads") {
 }
 
 TEST_CASE("the same bits for any number of threads") {
-  for (auto [m, n, k] : {Size{100, 128, 784}, Size{300, 300, 300},
-                         Size{25, 32, 20000}, Size{17, 2000, 500}}) {
+  for (auto [m, n, k] :
+       {Size{100, 128, 784}, Size{300, 300, 300}, Size{25, 32, 20000},
+        Size{17, 2000, 500}, Size{4, 16, 300000}}) {
     std::vector<float> first;
     for (int threads : {1, 2, 3, 2}) {
       SetComputeThreads(threads);

@@ -322,6 +322,22 @@ TEST_CASE("bias and its gradient") {
   }
 }
 
+// Of one sign, so that a running sum has ever fewer digits for what is added.
+TEST_CASE("sums of columns keep the digits of very many rows") {
+  constexpr int64_t kRows = 4096;
+  for (const SimdKernels* table : Tables()) {
+    CAPTURE(std::string(table->isa));
+    for (int64_t columns : {1, 8, 70}) {
+      const std::vector<float> x(kRows * columns, 0.1f);
+      std::vector<float> sums(columns);
+      table->column_sums(x.data(), sums.data(), kRows, columns, false);
+      for (const float sum : sums) {
+        CHECK(std::abs(sum / (kRows * double{0.1f}) - 1) < 2e-6);
+      }
+    }
+  }
+}
+
 // Ten steps of one optimizer in double, as PyTorch's documentation states it;
 // two slots s and v.
 template <typename Step>

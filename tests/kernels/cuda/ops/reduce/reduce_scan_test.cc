@@ -63,6 +63,23 @@ TEST_CASE("running sums, in either direction, of rows and across them") {
   }
 }
 
+TEST_CASE("running sums of very many float64 elements keep their digits") {
+  for (const AxisForm& shape : {AxisForm{1, 1 << 18, 1}, {1, 1 << 14, 2}}) {
+    const Tensor x = Tensor::Full(DType::kFloat64, ShapeOf(shape), 0.1);
+    const DeviceBuffer in(x), out(x.bytes());
+    CHECK(FindCumSum(DType::kFloat64)(in.get(), out.get(), {shape}, nullptr)
+              .ok());
+    const Tensor sums = out.Read(DType::kFloat64, x.shape());
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < sums.elements(); ++i) {
+      const double wanted = static_cast<double>(i / shape.inner + 1) * 0.1;
+      const double error = std::abs(sums.At(i) - wanted);
+      wrong += error <= 64 * 0x1p-52 * wanted ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("of very many rows of nothing no sum is taken") {
   constexpr int64_t kMany = int64_t{1} << 40;
   for (const AxisForm& shape : {AxisForm{kMany, 0, 1}, {1, 0, kMany}}) {
