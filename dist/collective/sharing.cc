@@ -13,6 +13,7 @@
 #include "dist/net/local.h"
 #include "dist/net/shared_ring.h"
 #include "dist/own_cores.h"
+#include "engine/boot_id.h"
 
 namespace sluice::dist {
 namespace {

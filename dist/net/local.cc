@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <fstream>
 
 #include "dist/net/stream.h"
 
@@ -82,13 +81,6 @@ Result<size_t> WhenReady(const Socket& socket, short event, Deadline deadline,
 }
 
 }  // namespace
-
-std::string BootId() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(file, id);
-  return id;
-}
 
 Result<std::string> RandomWord() {
   std::array<unsigned char, 16> bytes;

@@ -13,10 +13,6 @@
 namespace SLUICE_INTERNAL sluice {
 namespace dist {
 
-// The running system's identifier, the same in all its containers and on no
-// other machine (/proc/sys/kernel/random/boot_id). Empty where it is not known.
-std::string BootId();
-
 // 128 bits of the system's randomness in hexadecimal digits, or an error.
 Result<std::string> RandomWord();
 

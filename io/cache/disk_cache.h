@@ -18,6 +18,9 @@ namespace sluice {
 // one none of them are found. The examples of all keys, and where they are,
 // take at most max_bytes of the folder; where that is not enough, keys that no
 // process has open are removed, those first whose last opening is longest ago.
+// In a folder that holds more already, as under a greater limit, that is done
+// when it is opened, and files of this key go as well which no other living
+// cache adds to; who reads these finds nothing there any more.
 //
 // What turned out not to be wanted (ExampleCache::Find), or is there twice, is
 // room as well: where there is no other, files of this key that no other living

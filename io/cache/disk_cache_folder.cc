@@ -73,6 +73,12 @@ uint64_t DiskCacheFolder::Key::bytes() const {
   return sum;
 }
 
+uint64_t DiskCacheFolder::BytesOf(const Keys& keys) {
+  uint64_t sum = 0;
+  for (const auto& [hash, key] : keys) sum += key.bytes();
+  return sum;
+}
+
 DiskCacheFolder::DiskCacheFolder(std::string folder, uint64_t key_hash,
                                  uint64_t max_bytes, FileSystem& files)
     : folder_(std::move(folder)),
@@ -173,7 +179,8 @@ Status DiskCacheFolder::Enter() {
   SLUICE_RETURN_IF_ERROR(files_.MakeDirectories(folder_));
   SLUICE_ASSIGN_OR_RETURN(const auto held, LockFolder());
   SLUICE_ASSIGN_OR_RETURN(lock_, files_.Lock(own() + std::string(kLock), "0"));
-  SLUICE_ASSIGN_OR_RETURN(const Keys keys, LookAround());
+  SLUICE_ASSIGN_OR_RETURN(Keys keys, LookAround());
+  HoldLimit(&keys);
   return MarkUsed(keys);
 }
 
@@ -189,39 +196,70 @@ Status DiskCacheFolder::BeginSegment() {
   return {};
 }
 
+bool DiskCacheFolder::RemoveFiles(const std::string& segment) const {
+  // The index goes first: what it points to is there.
+  for (const std::string_view suffix : {kIndexSuffix, kExamples}) {
+    const Status removed = files_.Remove(PathOf(segment + std::string(suffix)));
+    if (!removed.ok() && removed.code() != Code::kNotFound) return false;
+  }
+  return true;
+}
+
 void DiskCacheFolder::Remove(const std::string& hash, Key* key) const {
   std::erase_if(key->segments, [&](const auto& segment) {
-    // The index goes first: what it points to is there.
-    const std::string path = PathOf(segment.first);
-    for (const std::string_view suffix : {kIndexSuffix, kExamples}) {
-      const Status removed = files_.Remove(path + std::string(suffix));
-      if (!removed.ok() && removed.code() != Code::kNotFound) return false;
-    }
-    return true;
+    return RemoveFiles(segment.first);
   });
   if (key->segments.empty()) (void)files_.Remove(PathOf(hash + ".used"));
 }
 
-void DiskCacheFolder::MakeRoom(uint64_t bytes, Keys* keys) const {
-  std::vector<Keys::value_type*> unused;
-  uint64_t in_use = 0, all = 0;
-  for (auto& entry : *keys) {
-    all += entry.second.bytes();
-    if (entry.second.in_use || entry.first == hash_) {
-      in_use += entry.second.bytes();
-    } else {
-      unused.push_back(&entry);
-    }
+bool DiskCacheFolder::IsInUse(const Keys::value_type& key) const {
+  return key.second.in_use || key.first == hash_;
+}
+
+uint64_t DiskCacheFolder::BytesInUse(const Keys& keys) const {
+  uint64_t sum = 0;
+  for (const auto& key : keys) {
+    if (IsInUse(key)) sum += key.second.bytes();
   }
-  if (in_use > max_bytes_ || bytes > max_bytes_ - in_use) return;
+  return sum;
+}
+
+void DiskCacheFolder::RemoveUnused(uint64_t most, Keys* keys) const {
+  std::vector<Keys::value_type*> unused;
+  for (auto& entry : *keys) {
+    if (!IsInUse(entry)) unused.push_back(&entry);
+  }
   std::stable_sort(unused.begin(), unused.end(), [](auto* a, auto* b) {
     return a->second.used < b->second.used;
   });
   for (auto* entry : unused) {
-    if (all + bytes <= max_bytes_) return;
-    const uint64_t before = entry->second.bytes();
+    if (BytesOf(*keys) <= most) return;
     Remove(entry->first, &entry->second);
-    all -= before - entry->second.bytes();
+  }
+}
+
+void DiskCacheFolder::MakeRoom(uint64_t bytes, Keys* keys) const {
+  const uint64_t in_use = BytesInUse(*keys);
+  if (in_use > max_bytes_ || bytes > max_bytes_ - in_use) return;
+  RemoveUnused(max_bytes_ - bytes, keys);
+}
+
+void DiskCacheFolder::HoldLimit(Keys* keys) const {
+  const Key& own = (*keys)[hash_];
+  std::vector<std::pair<uint64_t, std::string>> idle;
+  uint64_t stays = BytesInUse(*keys);
+  for (const auto& [name, bytes] : own.segments) {
+    if (own.written.contains(name)) continue;
+    idle.emplace_back(bytes, name);
+    stays -= bytes;
+  }
+  if (stays > max_bytes_) return;  // it would be in vain
+  RemoveUnused(max_bytes_, keys);
+  uint64_t all = BytesOf(*keys);
+  std::sort(idle.rbegin(), idle.rend());  // the largest first: fewer go
+  for (const auto& [bytes, name] : idle) {
+    if (all <= max_bytes_) return;
+    if (RemoveFiles(name)) all -= bytes;
   }
 }
 
@@ -251,9 +289,7 @@ Status DiskCacheFolder::Reserve(uint64_t bytes) {
   SLUICE_ASSIGN_OR_RETURN(Keys keys, LookAround());
   keys[hash_].segments.erase(writer_);
   MakeRoom(bytes, &keys);
-  uint64_t others = 0;
-  for (const auto& [hash, key] : keys) others += key.bytes();
-  const uint64_t room = max_bytes_ - std::min(max_bytes_, others);
+  const uint64_t room = max_bytes_ - std::min(max_bytes_, BytesOf(keys));
   if (bytes > room) {
     return ResourceExhausted(fmt::format(
         "the limit of {} bytes is reached, by what is in use", max_bytes_));

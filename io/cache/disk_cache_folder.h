@@ -36,8 +36,9 @@ class DiskCacheFolder {
   // The key is not in use any more, as far as this one is concerned.
   ~DiskCacheFolder();
 
-  // Makes the folder where it is missing; from now on the key is in use. After
-  // an error it may be read, and be removed by others meanwhile.
+  // Makes the folder where it is missing, and holds the limit there, which may
+  // have been greater before; from now on the key is in use. After an error it
+  // may be read, and be removed by others meanwhile.
   Status Enter();
   // Names new files its own; those of before are idle from now on. As Enter.
   Status BeginSegment();
@@ -68,6 +69,7 @@ class DiskCacheFolder {
     uint64_t bytes() const;
   };
   using Keys = std::map<std::string, Key>;  // by HASH
+  static uint64_t BytesOf(const Keys& keys);
 
   std::string PathOf(std::string_view name) const;
   Result<std::unique_ptr<FileLock>> LockFolder() const;
@@ -76,8 +78,18 @@ class DiskCacheFolder {
   void LookAtLock(const std::string& writer, Key* key) const;
   Status MarkUsed(const Keys& keys) const;
   void GiveUpLock();
+  bool IsInUse(const Keys::value_type& key) const;
+  uint64_t BytesInUse(const Keys& keys) const;
+  // Whether none of a segment's files is there any more; its name before the
+  // dot.
+  bool RemoveFiles(const std::string& segment) const;
   void Remove(const std::string& hash, Key* key) const;
+  // Keys that are not in use, until all take no more than `most`.
+  void RemoveUnused(uint64_t most, Keys* keys) const;
   void MakeRoom(uint64_t bytes, Keys* keys) const;
+  // Of a folder that was filled under a greater limit also segments of this key
+  // go that nobody adds to.
+  void HoldLimit(Keys* keys) const;
 
   const std::string folder_;
   const std::string hash_;

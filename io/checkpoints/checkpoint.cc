@@ -16,6 +16,7 @@
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
 #include "io/checkpoints/safetensors_header.h"
+#include "io/files/move_file.h"
 #include "io/files/schemes.h"
 #include "io/files/without_query.h"
 
@@ -153,7 +154,9 @@ std::optional<int64_t> StepOfName(std::string_view name) {
   name.remove_prefix(kPrefix.size());
   name.remove_suffix(kSuffix.size());
   const auto step = ParseWhole<int64_t>(name);
-  return step && *step >= 0 ? step : std::nullopt;
+  // Of another spelling, such as 000600, PathOf is another file.
+  const bool ours = step && *step >= 0 && fmt::format("{}", *step) == name;
+  return ours ? step : std::nullopt;
 }
 
 }  // namespace
@@ -291,7 +294,8 @@ Result<std::optional<double>> CheckpointManager::MetricOf(int64_t step) const {
 }
 
 Result<std::optional<int64_t>> CheckpointManager::BestOf(
-    const std::vector<int64_t>& steps, Status* unread) const {
+    const std::vector<int64_t>& steps,
+    std::map<int64_t, Status>* unread) const {
   std::optional<int64_t> best;
   const double sign = options_.higher_is_better ? 1 : -1;
   double best_value = 0;
@@ -299,9 +303,7 @@ Result<std::optional<int64_t>> CheckpointManager::BestOf(
     const Result<std::optional<double>> metric = MetricOf(step);
     if (LacksMemory(metric.status())) return metric.status();
     if (!metric.ok()) {
-      if (unread->ok() || unread->code() == Code::kNotFound) {
-        *unread = metric.status();
-      }
+      unread->emplace(step, metric.status());
       continue;
     }
     if (*metric && (!best || sign * **metric >= best_value)) {
@@ -314,7 +316,7 @@ Result<std::optional<int64_t>> CheckpointManager::BestOf(
 
 Result<std::optional<int64_t>> CheckpointManager::BestStep() const {
   SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
-  Status unread;  // these do not count
+  std::map<int64_t, Status> unread;  // these do not count
   return BestOf(steps, &unread);
 }
 
@@ -330,13 +332,17 @@ Result<std::string> CheckpointManager::Save(const Checkpoint& checkpoint) {
 
 Status CheckpointManager::Prune(int64_t saved) {
   SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
-  SLUICE_ASSIGN_OR_RETURN(const auto best, BestStep());
+  std::map<int64_t, Status> unread;
+  SLUICE_ASSIGN_OR_RETURN(const auto best, BestOf(steps, &unread));
   const size_t keep = static_cast<size_t>(options_.keep);
   for (size_t i = 0; i + keep < steps.size(); ++i) {
     if (steps[i] == saved || steps[i] == best) continue;
-    const Status read = MetricOf(steps[i]).status();
-    if (LacksMemory(read) || MayBeReadLater(read)) continue;  // it may be best
-    SLUICE_RETURN_IF_ERROR(files_->Remove(PathOf(steps[i])));
+    // It may be the best. Asked again it could answer, too late to be compared.
+    const auto found = unread.find(steps[i]);
+    if (found != unread.end() && MayBeReadLater(found->second)) continue;
+    const Status removed = files_->Remove(PathOf(steps[i]));
+    // Somebody else may have been quicker.
+    if (removed.code() != Code::kNotFound) SLUICE_RETURN_IF_ERROR(removed);
     metrics_.erase(steps[i]);
   }
   return {};
@@ -404,13 +410,15 @@ Result<std::optional<CheckpointManager::Restored>>
 CheckpointManager::RestoreBest() const {
   for (int attempt = 1;; ++attempt) {
     SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
-    Status unread;
+    std::map<int64_t, Status> unread;
     SLUICE_ASSIGN_OR_RETURN(const auto best, BestOf(steps, &unread));
-    // One that cannot be read might be it.
-    if (unread.code() != Code::kNotFound) SLUICE_RETURN_IF_ERROR(unread);
+    for (const auto& [step, why] : unread) {
+      // It might be the best.
+      if (why.code() != Code::kNotFound) return why;
+    }
     SLUICE_ASSIGN_OR_RETURN(const auto now, Steps());
     // So might one that was saved meanwhile, for which another was removed.
-    const bool others = !unread.ok() || now != steps;
+    const bool others = !unread.empty() || now != steps;
     if (others && attempt < kAttempts) continue;
     if (!best) return std::optional<Restored>();
     auto restored = RestoreStep(*best);
@@ -426,14 +434,14 @@ Result<std::string> CheckpointManager::SetAside(
   SLUICE_RETURN_IF_ERROR(CheckSaves());
   SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
   std::vector<std::string> names;
+  for (auto name = beside.rbegin(); name != beside.rend(); ++name) {
+    SLUICE_ASSIGN_OR_RETURN(const bool there,
+                            files_->Exists(JoinPath(directory_, *name)));
+    if (there) names.push_back(*name);
+  }
   for (const int64_t step : steps) {
     const std::string path = PathOf(step);
     names.push_back(path.substr(path.rfind('/') + 1));
-  }
-  for (const std::string& name : beside) {
-    SLUICE_ASSIGN_OR_RETURN(const bool there,
-                            files_->Exists(JoinPath(directory_, name)));
-    if (there) names.push_back(name);
   }
   if (names.empty()) return std::string();
   std::string folder;
@@ -443,14 +451,22 @@ Result<std::string> CheckpointManager::SetAside(
     SLUICE_ASSIGN_OR_RETURN(taken, files_->Exists(folder));
   }
   SLUICE_RETURN_IF_ERROR(files_->MakeDirectories(folder));
+  metrics_.clear();
+  std::set<std::string> targets, sources;
   for (const std::string& name : names) {
+    const std::string from = JoinPath(directory_, name);
     const std::string to = JoinPath(folder, name);
     SLUICE_RETURN_IF_ERROR(files_->MakeDirectories(ParentDirectory(to)));
-    SLUICE_RETURN_IF_ERROR(files_->Rename(JoinPath(directory_, name), to));
+    SLUICE_RETURN_IF_ERROR(MoveFile(from, to, *files_));
+    targets.insert(ParentDirectory(to));
+    sources.insert(ParentDirectory(from));
   }
-  metrics_.clear();
-  SLUICE_RETURN_IF_ERROR(files_->SyncDirectory(folder));
-  SLUICE_RETURN_IF_ERROR(files_->SyncDirectory(directory_));
+  // Backwards: the checkpoints' folder, which holds the others, is the last.
+  for (const auto* folders : {&targets, &sources}) {
+    for (auto each = folders->rbegin(); each != folders->rend(); ++each) {
+      SLUICE_RETURN_IF_ERROR(files_->SyncDirectory(*each));
+    }
+  }
   return folder;
 }
 

@@ -135,7 +135,9 @@ class CheckpointManager {
   // Moves all checkpoints to a new sub-folder ("previous-1", ...), for a run
   // that starts anew, and with them those that there are of the files `beside`,
   // whose paths are from the folder on; returns its path, or "" when there was
-  // nothing to move.
+  // nothing to move. The newest checkpoint is moved last, and `beside` before
+  // all checkpoints, from the last of them on: until then an error leaves what
+  // can be gone on with, and what is left can be set aside as well.
   Result<std::string> SetAside(const std::vector<std::string>& beside = {});
 
  private:
@@ -144,10 +146,11 @@ class CheckpointManager {
   Status Prune(int64_t saved);
   // The metric in a step's header. Errors of HeaderOf.
   Result<std::optional<double>> MetricOf(int64_t step) const;
-  // BestStep among these steps. `unread` is why some could not be read;
-  // kNotFound if all of those are there no more.
-  Result<std::optional<int64_t>> BestOf(const std::vector<int64_t>& steps,
-                                        Status* unread) const;
+  // BestStep among these steps; to `unread` go those that could not be read,
+  // with why: kNotFound if one is there no more.
+  Result<std::optional<int64_t>> BestOf(
+      const std::vector<int64_t>& steps,
+      std::map<int64_t, Status>* unread) const;
 
   Status CheckSaves() const;
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -20,8 +19,6 @@
 
 namespace sluice {
 namespace {
-
-constexpr std::string_view kTemporaryMark = ".tmp-";
 
 // Retries a system call that a signal interrupted.
 template <typename Call>
@@ -367,6 +364,10 @@ Result<std::map<std::string, std::string>> FileSystem::Versions(
       fmt::format("'{}': versions are asked for one by one", folder));
 }
 
+Result<std::vector<std::string>> FileSystem::NotListed(const std::string&) {
+  return std::vector<std::string>();
+}
+
 Status FileSystem::WriteAtomically(const std::string& path,
                                    std::span<const std::string_view> pieces) {
   return StreamAtomically(path, [&](const Append& append) -> Status {
@@ -395,19 +396,6 @@ Status FileSystem::StreamAtomically(
     return status;
   }
   return SyncDirectory(ParentDirectory(path));
-}
-
-std::string TemporaryName(const std::string& path) {
-  static std::atomic<int> count = 0;
-  return fmt::format("{}{}{}-{}", path, kTemporaryMark, getpid(), ++count);
-}
-
-bool IsTemporaryName(std::string_view name) {
-  const size_t mark = name.rfind(kTemporaryMark);
-  if (mark == std::string_view::npos) return false;
-  const std::string_view tail = name.substr(mark + kTemporaryMark.size());
-  return !tail.empty() &&
-         tail.find_first_not_of("0123456789-") == std::string_view::npos;
 }
 
 std::string ParentDirectory(const std::string& path) {
@@ -447,6 +435,9 @@ Status FileError(int error_number, std::string_view verb,
     case ENOENT:
       return NotFound(
           fmt::format("cannot {} '{}': no such file or folder", verb, path));
+    case EXDEV:
+      return InvalidArgument(fmt::format(
+          "cannot {} '{}': it is on another file system", verb, path));
     default:
       return Unavailable(fmt::format("cannot {} '{}': {}", verb, path,
                                      std::strerror(error_number)));

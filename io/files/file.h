@@ -103,13 +103,19 @@ class FileSystem {
   // Creates the file or writes behind its last byte.
   virtual Result<std::unique_ptr<WritableFile>> OpenAppend(
       const std::string& path) = 0;
-  // Renames a file atomically; replaces `to`.
+  // Renames a file atomically; replaces `to`. kInvalidArgument where that is on
+  // another file system (MoveFile, io/files/move_file.h).
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
   virtual Status Remove(const std::string& path) = 0;
   // Makes creations, renames and removals in a folder survive a loss of power.
   virtual Status SyncDirectory(const std::string& path) = 0;
   // Names (not paths) in a folder, sorted.
   virtual Result<std::vector<std::string>> List(const std::string& path) = 0;
+  // The paths of folders and objects that List leaves out, since they have no
+  // name of their own in the folder: in an object store a folder that is called
+  // as an object is, unless that is empty, and what has an empty name. By
+  // default none.
+  virtual Result<std::vector<std::string>> NotListed(const std::string& folder);
   // Whether there is a file or a folder. False only where there surely is none;
   // an error where that cannot be told, as without the permission or with a
   // server that is away, lest something be done as if there were none.
@@ -153,8 +159,9 @@ class FileSystem {
   }
 };
 
-// The name of a file until it is whole: "PATH.tmp-PROCESS-NUMBER", another one
-// each time.
+// The name of a file until it is whole: "PATH.tmp-PROCESS-SPACE-NUMBER",
+// another one each time, in each process of each machine and container. Of a
+// long PATH its last name is shortened.
 std::string TemporaryName(const std::string& path);
 // Whether TemporaryName could have made this name.
 bool IsTemporaryName(std::string_view name);

@@ -13,8 +13,7 @@ std::string WarningWithoutLocks(int error_number, const std::string& path) {
                        error_number == ENOSYS || error_number == EINVAL;
   if (!unknown) return {};
   return fmt::format(
-      "the file system of '{}' has no locks: nothing keeps a second training "
-      "out",
+      "the file system of '{}' has no locks: nothing keeps a second run out",
       path);
 }
 

@@ -30,13 +30,20 @@ Result<PathKind> KindOf(const std::string& path) {
   }
   // Some programs put an empty object where there is a folder.
   const auto names = FileSystem::Default().List(path);
-  if (names.ok() && !names->empty()) return PathKind::kFolder;
-  const Code code = names.status().code();
-  // A web server lists nothing.
-  if (names.ok() || code == Code::kNotFound || code == Code::kUnimplemented) {
-    return size.ok() ? PathKind::kFile : PathKind::kNone;
+  bool holds = false;
+  if (names.ok()) {
+    holds = !names->empty();
+    if (!holds) {
+      SLUICE_ASSIGN_OR_RETURN(const auto nameless,
+                              FileSystem::Default().NotListed(path));
+      holds = !nameless.empty();
+    }
+  } else if (names.status().code() != Code::kNotFound &&
+             names.status().code() != Code::kUnimplemented) {
+    return names.status();  // but for a web server, which lists nothing
   }
-  return names.status();
+  if (holds) return PathKind::kFolder;
+  return size.ok() ? PathKind::kFile : PathKind::kNone;
 }
 
 Result<bool> IsFolder(const std::string& path) {

@@ -94,6 +94,11 @@ class SchemeFileSystem : public FileSystem {
     SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));
     return files->List(path);
   }
+  Result<std::vector<std::string>> NotListed(
+      const std::string& folder) override {
+    SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(folder));
+    return files->NotListed(folder);
+  }
   Result<bool> Exists(const std::string& path) override {
     SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));
     return files->Exists(path);

@@ -35,8 +35,12 @@ class BadExamples {
   Status Add(int64_t place, const Status& error);
 
   int64_t count() const;  // of different ones
-  // The fault of each bad example, in the order in which they came.
+  // The fault of each bad example, in the order in which they came. Know: that
+  // these, messages() of a process whose work this one goes on with, were met
+  // before, whatever the limit is. Of their bytes what is no UTF-8 may have
+  // been replaced, as by Json::LenientText, so that several may be alike.
   std::vector<std::string> messages() const;
+  void Know(const std::vector<std::string>& messages);
   // The fault of the bad example at a place; "" where there was none.
   std::string At(int64_t place) const;
 
@@ -44,7 +48,9 @@ class BadExamples {
   const int64_t limit_;
   mutable Mutex mutex_;
   std::vector<std::string> messages_ GUARDED_BY(mutex_);
-  std::set<std::string> known_ GUARDED_BY(mutex_);
+  std::set<std::string> known_ GUARDED_BY(mutex_);  // by Add
+  // By Know, and not yet by Add; as LenientText.
+  std::multiset<std::string> from_before_ GUARDED_BY(mutex_);
   std::map<int64_t, std::string> by_place_ GUARDED_BY(mutex_);
 };
 

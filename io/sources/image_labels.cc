@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -155,7 +156,7 @@ class Table {
   }
 
   void ReadNames(const std::vector<std::string>& class_names) {
-    std::map<std::string_view, int64_t> classes;  // sorted by bytes
+    std::set<std::string_view> labels;  // sorted by bytes
     for (const CsvRow& row : rows_) {
       const std::string_view name = WithoutBlanks(row.fields[1]);
       if (name.empty()) Bad(row);
@@ -166,28 +167,28 @@ class Table {
                                 "or names",
                                 Place(row), name));
       }
-      classes.emplace(name, 0);
+      labels.insert(name);
     }
     list_.class_names = class_names;
     if (class_names.empty()) {
-      for (const auto& [name, number] : classes) {
-        list_.class_names.emplace_back(name);
-      }
-    } else {
-      classes.clear();
+      list_.class_names.assign(labels.begin(), labels.end());
     }
     list_.classes = static_cast<int64_t>(list_.class_names.size());
+    std::map<std::string_view, int64_t> numbers;
+    std::set<std::string_view> ambiguous;
     for (int64_t c = 0; c < list_.classes; ++c) {
-      classes[list_.class_names[c]] = c;
+      const std::string_view name = list_.class_names[c];
+      if (!numbers.emplace(name, c).second) ambiguous.insert(name);
     }
     for (const CsvRow& row : rows_) {
       const std::string_view name = WithoutBlanks(row.fields[1]);
-      const auto known = classes.find(name);
-      if (known == classes.end()) {
+      const auto known = numbers.find(name);
+      if (known == numbers.end()) {
         throw Error(Code::kInvalidArgument,
                     fmt::format("{}: training had no class of the name '{}'",
                                 Place(row), Shown(name)));
       }
+      if (ambiguous.contains(name)) throw AmbiguousClass(Place(row), name);
       list_.labels.push_back(known->second);
     }
   }
@@ -205,6 +206,13 @@ ImageList ReadImageLabels(const std::string& path, std::string_view text,
                           bool may_be_names) {
   const std::vector<CsvRow> rows = ParseCsv(text, path).ValueOrThrow();
   return Table(path, rows, may_be_names).Read(class_names);
+}
+
+Error AmbiguousClass(const std::string& place, std::string_view name) {
+  return Error(Code::kInvalidArgument,
+               fmt::format("{}: training had several classes of the name '{}'; "
+                           "give a table of their numbers",
+                           place, Shown(name)));
 }
 
 }  // namespace sluice

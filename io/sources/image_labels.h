@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/status.h"
 #include "io/sources/image_list.h"
 
 namespace sluice {
@@ -17,6 +18,10 @@ namespace sluice {
 ImageList ReadImageLabels(const std::string& path, std::string_view text,
                           const std::vector<std::string>& class_names,
                           bool may_be_names);
+
+// The error of an image at `place` whose class has a name that is another one's
+// as well, such as ImageNet's "crane".
+Error AmbiguousClass(const std::string& place, std::string_view name);
 
 }  // namespace sluice
 

@@ -22,8 +22,6 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kLabels = "labels.csv";
-
 // "a, b, c", or the first ten of more.
 std::string Enumeration(const std::vector<std::string>& names) {
   constexpr size_t kMost = 10;
@@ -90,6 +88,9 @@ ImageList ListClasses(const std::string& directory,
                               "{}",
                               folder, Enumeration(names)));
     }
+    if (std::find(known + 1, names.end(), name) != names.end()) {
+      throw AmbiguousClass(fmt::format("'{}'", folder), name);
+    }
     for (const std::string& file : images) {
       list.Add(JoinPath(folder, file), known - names.begin());
     }
@@ -124,7 +125,7 @@ std::string_view ImageList::Relative(size_t i) const {
 ImageList ListImages(const std::string& directory,
                      const std::vector<std::string>& class_names,
                      const std::string& but) {
-  const std::string table = JoinPath(directory, kLabels);
+  const std::string table = JoinPath(directory, kLabelsFile);
   const Result<std::string> labels = FileSystem::Default().Read(table);
   const bool none = labels.status().code() == Code::kNotFound;
   if (!none) ThrowIfError(labels.status());

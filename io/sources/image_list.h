@@ -46,13 +46,14 @@ struct ImageList {
 //   LABEL is the class, a number from 0; blanks around it do not matter. A
 //   first row whose LABEL is no whole number is a heading.
 // With `class_names`, those of a training, the classes are numbered by these;
-// a sub-folder of images that is none of them is an error, and so is a label
-// beyond them; one of their sub-folders may be empty.
+// a sub-folder of images that is none of them, or has the name of several, is
+// an error, and so is a label beyond them; one of their sub-folders may be
+// empty.
 // Throws Error: kNotFound where there are no images, naming a sub-folder that
 // has none, kDataLoss naming the line of labels.csv that is wrong, kOutOfRange
-// naming the label, kInvalidArgument naming a sub-folder of another class, and
-// what the file system says of a labels.csv or a sub-folder that cannot be
-// read.
+// naming the label, kInvalidArgument naming a sub-folder of another class or of
+// several, and what the file system says of a labels.csv or a sub-folder that
+// cannot be read.
 ImageList ListImages(const std::string& directory,
                      const std::vector<std::string>& class_names = {},
                      const std::string& but = {});
@@ -71,8 +72,8 @@ bool IsImageTable(const std::string& path);
 // blanks around them, and classes are numbered in the order of these by bytes,
 // as those of sub-folders are. Then the first row is a heading if its FILE is
 // not there and does not end as an image's. With `class_names` classes are
-// numbered by these, and a name that is none of them is an error, as is one
-// number among names.
+// numbered by these, and a name that is none of them, or several, is an error,
+// as is one number among names.
 // Throws Error as ListImages does.
 ImageList ListImagesOfTable(const std::string& path,
                             const std::vector<std::string>& class_names = {});

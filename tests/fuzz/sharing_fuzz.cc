@@ -12,6 +12,7 @@
 #include "dist/collective/sharing.h"
 #include "dist/net/local.h"
 #include "dist/net/socket.h"
+#include "engine/boot_id.h"
 
 namespace sluice::dist {
 namespace {

@@ -22,7 +22,9 @@ constexpr char kMakeHelp[] =
     "tf.Examples in the features of TensorFlow's ImageNet scripts, with its\n"
     "index PART-00000-of-0000N.idx, and labels.txt with the classes' names by\n"
     "label, from 0. Pictures are in a random order, the same in every run, so\n"
-    "that all classes are mixed in every shard.\n"
+    "that all classes are mixed in every shard. OUT may be in FROM only where\n"
+    "it is no class: below a class's folder, or in one that begins with a "
+    "dot.\n"
     "\n"
     "The first bytes of all pictures to write are looked at before any is.\n"
     "Shards appear whole or not at all: after Ctrl-C or a full disk run it\n"
@@ -54,8 +56,9 @@ constexpr char kCopyHelp[] =
     "bytes is the same, whatever the times, and then what was copied is read\n"
     "back and compared as well. Files appear whole or not at all: after\n"
     "Ctrl-C or a full disk run it again; what a killed run has left half\n"
-    "written is removed then. What cannot be copied is named, the rest is\n"
-    "copied, and the exit code is 1.";
+    "written is removed then, or, if that was on another machine or in\n"
+    "another container, once it is a day old. What cannot be copied is\n"
+    "named, the rest is copied, and the exit code is 1.";
 
 constexpr char kBenchHelp[] =
     "WHERE is a folder of shards, of records or tar archives, one such file, "

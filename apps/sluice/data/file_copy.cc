@@ -2,20 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string_view>
 
 #include "apps/sluice/data/temporary_file.h"
 #include "io/files/crc32c.h"
 #include "io/files/file.h"
 #include "io/files/file_version.h"
+#include "io/files/read_pieces.h"
 #include "io/files/schemes.h"
 #include "io/files/without_query.h"
 
 namespace sluice::tool {
 namespace {
-
-constexpr size_t kCopyBytes = 4 << 20;
 
 // Of the file that is at the path now. FileVersion, which asks a store for no
 // bytes, knows none of a local file that has just been written.
@@ -24,26 +22,6 @@ Result<std::string> VersionAt(const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(const auto file,
                           FileSystem::Default().OpenRead(path));
   return file->version();
-}
-
-// Hands the pieces of a file to `take`, in order.
-Status ReadPieces(const ReadableFile& file, const std::string& path,
-                  const std::function<Status(std::string_view)>& take) {
-  const uint64_t size = file.size();
-  std::string piece(std::min<uint64_t>(size, kCopyBytes), '\0');
-  for (uint64_t at = 0; at < size; at += piece.size()) {
-    piece.resize(std::min<uint64_t>(size - at, kCopyBytes));
-    SLUICE_ASSIGN_OR_RETURN(const size_t got,
-                            file.ReadAt(at, piece.data(), piece.size()));
-    if (got < piece.size()) {
-      return DataLoss(
-          fmt::format("'{}' ends after {} of {} bytes: it is being "
-                      "changed; try again",
-                      WithoutQuery(path), at + got, size));
-    }
-    SLUICE_RETURN_IF_ERROR(take(piece));
-  }
-  return {};
 }
 
 // Whether a file that was read is still the one at its path: kDataLoss where it

@@ -53,7 +53,14 @@ Result<std::vector<std::string>> Inside(const std::string& root,
                                         const std::string& folder,
                                         Faults& faults) {
   const std::string path = PathBelow(root, folder);
-  SLUICE_ASSIGN_OR_RETURN(const auto names, FileSystem::Default().List(path));
+  FileSystem& files = FileSystem::Default();
+  SLUICE_ASSIGN_OR_RETURN(const auto names, files.List(path));
+  SLUICE_ASSIGN_OR_RETURN(const auto nameless, files.NotListed(path));
+  for (const std::string& other : nameless) {
+    faults.Add(-1, fmt::format("'{}' is left out: it has an empty name, or "
+                               "that of an object beside it",
+                               other));
+  }
   std::vector<std::string> inside;
   for (const std::string& name : names) {
     if (IsPlainName(name)) {
@@ -138,8 +145,9 @@ std::string PathBelow(const std::string& root, std::string_view relative) {
   return relative.empty() ? root : JoinPath(root, relative);
 }
 
-bool IsInside(const std::string& path, const std::string& folder) {
-  if (IsLocal(path) != IsLocal(folder)) return false;
+std::optional<std::string> PathWithin(const std::string& folder,
+                                      const std::string& path) {
+  if (IsLocal(path) != IsLocal(folder)) return std::nullopt;
   const auto plain = [](const std::string& p) {
     if (!IsLocal(p)) return WithoutSlashes(p);
     std::error_code none;
@@ -147,8 +155,14 @@ bool IsInside(const std::string& path, const std::string& folder) {
     return WithoutSlashes(whole.empty() ? p : whole.string());
   };
   const std::string inner = plain(path), outer = plain(folder);
-  if (inner == outer || outer == "/") return true;
-  return inner.starts_with(outer + "/");
+  if (inner == outer) return "";
+  const std::string below = outer == "/" ? outer : outer + "/";
+  if (!inner.starts_with(below)) return std::nullopt;
+  return inner.substr(below.size());
+}
+
+bool IsInside(const std::string& path, const std::string& folder) {
+  return PathWithin(folder, path).has_value();
 }
 
 }  // namespace sluice::tool

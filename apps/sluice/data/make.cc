@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "apps/say_line.h"
 #include "apps/sluice/data/data.h"
 #include "apps/sluice/data/faults.h"
+#include "apps/sluice/data/file_tree.h"
 #include "apps/sluice/data/parallel.h"
 #include "apps/sluice/data/plan.h"
 #include "apps/sluice/data/records.h"
@@ -15,9 +17,11 @@
 #include "engine/status.h"
 #include "engine/tensor.h"
 #include "io/files/file.h"
+#include "io/files/path_kind.h"
 #include "io/images/jpeg.h"
 #include "io/records/image_records.h"
 #include "io/records/record_writer.h"
+#include "io/sources/image_folder.h"
 #include "io/sources/image_list.h"
 
 namespace sluice::tool {
@@ -36,16 +40,36 @@ Status WriteShard(const DataPlan& plan, int64_t shard, Progress& progress) {
   return file->Close();
 }
 
+// A folder of records among those of the classes is one that has no images,
+// which the next run refuses.
+void RequireNoClass(const MakeDataOptions& options) {
+  const auto within = PathWithin(options.from, options.out);
+  if (!within || within->empty()) return;
+  const std::string name = within->substr(0, within->find('/'));
+  if (name.empty() || !MayBeClass(name)) return;
+  if (!IsFolder(options.from).ValueOrThrow()) return;  // which is said later
+  const std::string table = JoinPath(options.from, kLabelsFile);
+  if (FileSystem::Default().Exists(table).ValueOrThrow()) return;
+  if (!ImagesIn(JoinPath(options.from, name)).empty()) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("'{}' is in '{}', where '{}' would be taken for a "
+                          "class: choose another folder for the records",
+                          options.out, options.from, name));
+}
+
 std::unique_ptr<FileLock> Lock(const std::string& out) {
-  auto lock = FileSystem::Default().Lock(JoinPath(out, kDataLock),
-                                         fmt::format("process {}", getpid()));
+  auto lock = FileSystem::Default().Lock(
+      JoinPath(out, kDataLock), fmt::format("process {}", getpid()),
+      [](std::string_view line) { SayLine(line); });
   if (lock.status().code() == Code::kFailedPrecondition) {
     throw Error(Code::kFailedPrecondition,
                 fmt::format("'{}' is being written by another run ({}); wait "
                             "for its end or choose another folder",
                             out, lock.status().message()));
   }
-  return std::move(lock).ValueOrThrow();
+  std::unique_ptr<FileLock> held = std::move(lock).ValueOrThrow();
+  if (!held->warning().empty()) SayLine(held->warning());
+  return held;
 }
 
 // What a run that was killed has left. Call it under the lock.
@@ -231,6 +255,7 @@ void PrintMade(const MakeDataOptions& options, const DataPlan& plan,
 }  // namespace
 
 void MakeData(const MakeDataOptions& options) {
+  RequireNoClass(options);
   ImageList list = ListNumbered(options);
   if (!list.heading.empty()) {
     SayLine(fmt::format("'{}' is the heading of the table", list.heading));

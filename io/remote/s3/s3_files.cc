@@ -1,6 +1,7 @@
 #include "io/remote/s3/s3_files.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "io/remote/http/url.h"
@@ -123,6 +124,29 @@ Result<std::vector<std::string>> S3Files::List(const std::string& path) {
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
+}
+
+Result<std::vector<std::string>> S3Files::NotListed(const std::string& folder) {
+  SLUICE_ASSIGN_OR_RETURN(const ObjectPath at, ParseObjectPath(folder));
+  SLUICE_ASSIGN_OR_RETURN(const ObjectList list, client_.List(folder));
+  std::vector<std::string> paths;
+  const auto add = [&](const std::string& key) {
+    paths.push_back("s3://" + at.bucket + "/" + key);
+  };
+  std::set<std::string> files;
+  for (const ListedObject& object : list.objects) {
+    if (object.size == 0) continue;  // some programs put it there for a folder
+    if (object.key.ends_with('/')) {
+      add(object.key);
+    } else {
+      files.insert(object.key + "/");
+    }
+  }
+  for (const std::string& prefix : list.common_prefixes) {
+    const bool has_name = prefix != "/" && !prefix.ends_with("//");
+    if (!has_name || files.contains(prefix)) add(prefix);
+  }
+  return paths;
 }
 
 Result<bool> S3Files::Exists(const std::string& path) {

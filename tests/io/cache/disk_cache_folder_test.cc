@@ -14,6 +14,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/cached_elements.h"
@@ -32,6 +33,7 @@ using testing::Ask;
 using testing::Below;
 using testing::Cache;
 using testing::Contains;
+using testing::FaultFileSystem;
 using testing::FilesOf;
 using testing::Found;
 using testing::HashIn;
@@ -191,6 +193,81 @@ TEST_CASE("a key is in use as long as its process lives") {
   waitpid(child, nullptr, 0);
   fill();
   CHECK(children() == 0);
+}
+
+TEST_CASE("a limit that is lowered holds, and living caches keep their own") {
+  constexpr uint64_t kLimit = 40'000, kLowered = kLimit / 4;
+  constexpr int64_t kNumbers = 80;  // behind these are the living caches' own
+  int lowered = 0;
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const TemporaryFolder folder;
+    const auto any_key = [&] {
+      return fmt::format("key {}", Below(random, 3));
+    };
+    const std::string key = any_key();
+    std::vector<std::pair<std::string, Cache>> living;
+    for (int64_t i = 0; i < 3; ++i) {
+      const std::string of = Once(random, 2) ? key : "lone";
+      living.emplace_back(of, DiskCache(folder.path(), of, kLimit));
+      living.back().second->Add(kNumbers + i, Small(i));
+    }
+    for (int i = 0; i < 6; ++i) {
+      const std::string of = any_key();
+      const Cache filling = DiskCache(folder.path(), of, kLimit);
+      for (int k = 0; k < 60; ++k) {
+        Add(*filling, of, static_cast<int64_t>(Below(random, kNumbers)));
+      }
+    }
+    for (const auto& [of, one] : living) one->Refresh();
+    lowered += SizeOfSegments(folder.path()) > kLowered;
+    const Cache cache = DiskCache(folder.path(), key, kLowered);
+    CHECK(SizeOfSegments(folder.path()) <= kLowered);
+    for (int k = 0; k < 30; ++k) {
+      Add(*cache, key, static_cast<int64_t>(Below(random, kNumbers)));
+    }
+    CHECK(SizeOfSegments(folder.path()) <= kLowered);
+    Found(*cache, key, kNumbers);
+    for (int64_t i = 0; i < 3; ++i) {
+      auto& [of, one] = living[static_cast<size_t>(i)];
+      Found(*one, of, kNumbers);
+      const auto own = one->Find(kNumbers + i);
+      REQUIRE(own);
+      CHECK(testing::Same(*own, Small(i)));
+    }
+  }
+  CHECK(lowered > 10);
+}
+
+TEST_CASE("killed while the limit is lowered, the next opening does it") {
+  const auto bytes_in = [](FaultFileSystem& files) {
+    uint64_t sum = 0;
+    for (const auto& [name, bytes] : FilesOf(files, "cache")) {
+      const bool of_segment =
+          name.ends_with(".examples") || name.ends_with(".index");
+      if (of_segment) sum += bytes.size();
+    }
+    return sum;
+  };
+  bool killed = true;
+  for (int operation = 1; killed; ++operation) {
+    CAPTURE(operation);
+    FaultFileSystem files;
+    for (const char* key : {"other", "key", "key"}) {
+      const Cache cache = DiskCache("cache", key, kPlenty, files);
+      for (int i = 0; i < 9; ++i) cache->Add(cache->size(), Small(i));
+    }
+    const uint64_t limit = bytes_in(files) / 4;
+    files.FailAt(files.operations() + operation, FaultFileSystem::Fault::kKill);
+    { const Cache cache = DiskCache("cache", "key", limit, files); }
+    killed = files.failed();
+    files.Restart(FaultFileSystem::Loss::kNothing);
+    const Cache cache = DiskCache("cache", "key", limit, files);
+    CHECK(bytes_in(files) <= limit);
+    CHECK(cache->Trouble().empty());
+    CHECK((operation > 4 || killed));  // there is something to remove
+  }
 }
 
 TEST_CASE("an example larger than the limit removes no others") {

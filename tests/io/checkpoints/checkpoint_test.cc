@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "tests/support/fault_file_system.h"
 
@@ -150,16 +151,24 @@ TEST_CASE("the newest and the best are kept") {
 class RefusingFiles : public FaultFileSystem {
  public:
   std::string refused;
+  int times = -1;  // so often; negative: always
 
   Result<std::string> ReadPrefix(const std::string& path,
                                  size_t limit) override {
-    if (path == refused) return Unavailable("'" + path + "': no answer");
+    if (Refuses(path)) return Unavailable("'" + path + "': no answer");
     return FaultFileSystem::ReadPrefix(path, limit);
   }
   Result<std::unique_ptr<ReadableFile>> OpenRead(
       const std::string& path) override {
-    if (path == refused) return Unavailable("'" + path + "': no answer");
+    if (Refuses(path)) return Unavailable("'" + path + "': no answer");
     return FaultFileSystem::OpenRead(path);
+  }
+
+ private:
+  bool Refuses(const std::string& path) {
+    if (path != refused || times == 0) return false;
+    --times;
+    return true;
   }
 };
 
@@ -179,6 +188,23 @@ TEST_CASE("what cannot be read for a while is not removed") {
   CHECK(*later.BestStep() == 10);
   CHECK(later.Save(Make(40, 0.7)).ok());
   CHECK(*later.Steps() == Steps{10, 40});
+}
+
+TEST_CASE("the best is not removed, however often it cannot be read") {
+  for (const int times : {1, 2, 3}) {
+    CAPTURE(times);
+    RefusingFiles files;
+    for (const auto& [step, metric] : {std::pair(10, 0.9), {20, 0.5}}) {
+      CHECK(Open(files, 1).Save(Make(step, metric)).ok());
+    }
+    CheckpointManager later = Open(files, 1);
+    files.refused = later.PathOf(10);
+    files.times = times;
+    CHECK(later.Save(Make(30, 0.6)).ok());
+    CHECK(*later.Steps() == Steps{10, 30});
+    files.refused.clear();
+    CHECK(*later.BestStep() == 10);
+  }
 }
 
 TEST_CASE("a server's newest checkpoint that it does not give is an error") {
@@ -321,25 +347,34 @@ TEST_CASE("foreign files are left alone, stale temporary ones removed") {
   for (const char* name :
        {"run/checkpoint-5.safetensors.tmp-1-2", "run/notes.tmp-1-2",
         "run/checkpoint-.safetensors", "run/checkpoint-x.safetensors",
-        "run/checkpoint-7.safetensors.old"}) {
+        "run/checkpoint-7.safetensors.old",
+        // As others number files: PathOf(7) is not one of these.
+        "run/checkpoint-000007.safetensors", "run/checkpoint-+7.safetensors",
+        "run/checkpoint--0.safetensors", "run/checkpoint-7.0.safetensors"}) {
     REQUIRE(files.WriteAtomically(name, "junk").ok());
   }
   CheckpointManager manager = Open(files, 1);
-  CHECK(files.List("run")->size() == 4);
+  CHECK(files.List("run")->size() == 8);
   CHECK(manager.Steps()->empty());
+  for (const int64_t step : {7, 8}) CHECK(manager.Save(Make(step)).ok());
+  CHECK(*manager.Steps() == Steps{8});
+  CHECK(files.List("run")->size() == 9);
 }
 
-TEST_CASE("setting aside keeps everything, elsewhere") {
-  FaultFileSystem files;
-  CheckpointManager manager = Open(files, 5);
-  CHECK(*manager.SetAside() == "");
-  CHECK(manager.Save(Make(1)).ok());
-  CHECK(manager.Save(Make(2)).ok());
-  CHECK(*manager.SetAside() == "run/previous-1");
-  CHECK(manager.Steps()->empty());
-  CHECK(files.List("run/previous-1")->size() == 2);
-  CHECK(manager.Save(Make(1)).ok());
-  CHECK(*manager.SetAside() == "run/previous-2");
+// Files that somebody else removes a moment before.
+class SweptFiles : public FaultFileSystem {
+ public:
+  Status Remove(const std::string& path) override {
+    (void)FaultFileSystem::Remove(path);
+    return FaultFileSystem::Remove(path);
+  }
+};
+
+TEST_CASE("what is not kept may be gone already") {
+  SweptFiles files;
+  CheckpointManager manager = Open(files, 1);
+  for (const int64_t step : {1, 2, 3}) CHECK(manager.Save(Make(step)).ok());
+  CHECK(*manager.Steps() == Steps{3});
 }
 
 TEST_CASE("one saves, the others read and leave everything as it is") {

@@ -104,6 +104,7 @@ TEST_CASE("posix: errors name the path and what to do") {
   CHECK(Contains(FileError(EROFS, "create", "x").message(),
                  "cannot create 'x': read-only file system"));
   CHECK(Contains(FileError(EACCES, "create", "x").message(), "permission"));
+  CHECK(FileError(EXDEV, "rename to", "x").code() == Code::kInvalidArgument);
 }
 
 TEST_CASE("posix: a locked file is one holder's, until it lets go or dies") {
@@ -150,7 +151,7 @@ TEST_CASE("posix: a file system without locks warns") {
     CAPTURE(error);
     CHECK(WarningWithoutLocks(error, "run/lock") ==
           "the file system of 'run/lock' has no locks: nothing keeps a second "
-          "training out");
+          "run out");
   }
   // Of another holder, and of what is no matter of locks.
   for (const int error : {EAGAIN, EACCES, EBADF, EIO}) {

@@ -8,6 +8,8 @@
 #include <random>
 #include <set>
 
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
 #include "io/pipeline/dataset.h"
 #include "tests/support/error_text.h"
 #include "tests/support/numbers.h"
@@ -268,6 +270,60 @@ TEST_CASE("what is noted of them") {
         std::vector<std::string>{"number 1", "number 4", "number 5"});
   CHECK(bad->At(4) == "number 4");
   CHECK(bad->At(0) == "");
+}
+
+TEST_CASE("those that are known from before count, and count once") {
+  const std::string strange = "\xff\xfe is bad";
+  BadExamples bad(2);
+  CHECK(bad.Add(0, DataLoss(strange)).ok());
+  // As they come back from JSON, whatever the limit is; and again.
+  for (int time = 0; time < 2; ++time) {
+    bad.Know({"\xef\xbf\xbd\xef\xbf\xbd is bad", "b", "c"});
+  }
+  CHECK(bad.messages() == std::vector<std::string>{strange, "b", "c"});
+  CHECK(bad.count() == 3);
+  CHECK(bad.At(0) == strange);
+  for (const std::string& message : {strange, std::string("c")}) {
+    CHECK(bad.Add(1, DataLoss(message)).ok());
+  }
+  CHECK(bad.Add(2, DataLoss("d")).message() ==
+        "d; 3 bad ones were passed over before it, as many as may be");
+  CHECK(bad.count() == 3);
+}
+
+// As of files whose names are in Latin-1, against the set of what was met. A
+// process that goes on meets all of that again, then others.
+TEST_CASE("those that differ in bytes that JSON does not hold are different") {
+  const std::string bytes[] = {"\xff", "\xe9", "\xef\xbf\xbd", "a"};
+  std::mt19937 random(3);
+  int failed = 0;
+  for (int round = 0; round < 200; ++round) {
+    CAPTURE(round);
+    const size_t limit = 1 + random() % 8;
+    std::set<std::string> met;
+    std::vector<std::string> saved;
+    for (int process = 0; process < 4; ++process) {
+      BadExamples bad(static_cast<int64_t>(limit));
+      bad.Know(saved);
+      std::vector<std::string> again(met.begin(), met.end());
+      std::shuffle(again.begin(), again.end(), random);
+      for (const std::string& message : again) {
+        REQUIRE(bad.Add(0, DataLoss(message)).ok());
+      }
+      if (random() % 2 == 0) bad.Know(saved);
+      REQUIRE(bad.count() == static_cast<int64_t>(met.size()));
+      for (int i = 0; i < 3; ++i) {
+        const std::string message = bytes[random() % 4] + bytes[random() % 4];
+        const bool passes = met.contains(message) || met.size() < limit;
+        REQUIRE(bad.Add(1, DataLoss(message)).ok() == passes);
+        if (passes) met.insert(message);
+        failed += passes ? 0 : 1;
+      }
+      saved =
+          ParseJsonStrings(Json(bad.messages()).LenientText()).ValueOrThrow();
+    }
+  }
+  CHECK(failed > 100);
 }
 
 TEST_CASE("where an element stands must be known without reading") {

@@ -96,6 +96,12 @@ TEST_CASE("a folder of classes and a folder with labels.csv are listed") {
   CHECK_THROWS_WITH_AS(ListImages(folder.path(), {"b", "c"}),
                        doctest::Contains("no class of that name, only b, c"),
                        Error);
+  // A name that several have is none of any, unless nothing is of it.
+  CHECK(ListImages(folder.path(), {"z", "b", "a", "z"}).labels == known.labels);
+  CHECK_THROWS_WITH_AS(
+      ListImages(folder.path(), {"b", "a", "b"}),
+      doctest::Contains((folder / "b" + "': training had several").c_str()),
+      Error);
   const Example second = [&] {
     Iterator examples = Indices(classes).MakeIterator();
     Example example;

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
 
 #include "io/files/csv.h"
 #include "io/sources/image_list.h"
+#include "tests/support/error_text.h"
 #include "tests/support/random.h"
 #include "tests/support/temporary_folder.h"
 
@@ -118,6 +120,67 @@ TEST_CASE("headings, and first rows that are none") {
   CHECK(ListImagesOfTable(folder / "t.csv").paths.size() == 2);
   std::ofstream(folder / "t.csv") << "three,cat\ntwo,dog\n";
   CHECK(ListImagesOfTable(folder / "t.csv").heading == "three,cat");
+}
+
+// The images' numbers by their paths, or the error.
+std::string NumbersOf(const std::function<ImageList()>& list) {
+  try {
+    const ImageList listed = list();
+    std::string text;
+    for (size_t i = 0; i < listed.paths.size(); ++i) {
+      text += fmt::format("{} {}\n", listed.Relative(i), listed.labels[i]);
+    }
+    return text;
+  } catch (const Error& error) {
+    CHECK(error.code() == Code::kInvalidArgument);
+    return error.what();
+  }
+}
+
+TEST_CASE("a folder and a table of the same files number classes alike") {
+  int several = 0;
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    Random random(seed);
+    const Strings words = {"b", "crane", "d", "maillot"};
+    Strings trained;  // with names that several have, or none
+    for (int64_t n = random.Between(1, 6); n > 0; --n) {
+      trained.push_back(words[random.Between(0, 3)]);
+    }
+    const TemporaryFolder folder;
+    std::string csv, want, wrong;
+    for (const std::string& word : words) {
+      if (random.Chance(2)) continue;
+      std::filesystem::create_directory(folder / word);
+      std::ofstream(folder / (word + "/1.png")) << "x";
+      csv += fmt::format("{0}/1.png,{0}\n", word);
+      const auto at = std::find(trained.begin(), trained.end(), word);
+      want += fmt::format("{}/1.png {}\n", word, at - trained.begin());
+      const auto count = std::count(at, trained.end(), word);
+      if (count == 1 || !wrong.empty()) continue;
+      wrong = count == 0 ? "training had no class of th"
+                         : fmt::format(
+                               "training had several classes of the "
+                               "name '{}'; give a table of their",
+                               word);
+      several += count > 1 ? 1 : 0;
+    }
+    if (csv.empty()) continue;
+    const std::string of_folder =
+        NumbersOf([&] { return ListImages(folder.path(), trained); });
+    const std::string table = folder / "table.csv";
+    std::ofstream(table) << csv;
+    const std::string of_table =
+        NumbersOf([&] { return ListImagesOfTable(table, trained); });
+    if (wrong.empty()) {
+      CHECK(of_folder == want);
+      CHECK(of_table == want);
+    } else {
+      CHECK(testing::Contains(of_folder, wrong));
+      CHECK(testing::Contains(of_table, wrong));
+    }
+  }
+  CHECK(several > 20);
 }
 
 TEST_CASE("what is wrong in a table is told by its line") {

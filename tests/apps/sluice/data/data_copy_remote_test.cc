@@ -194,6 +194,70 @@ TEST_CASE("a name that leads out of the folder is none") {
         Files{{"deep/deeper/to/good", "1"}, {"deep/deeper/to/empty/y", "4"}});
 }
 
+// Whether an object is named, or a folder below the root that it is in.
+bool IsNamed(const std::string& err, std::string key, const std::string& root) {
+  const auto has = [&](const std::string& path) {
+    return err.find("'s3://b/" + path + "'") != std::string::npos;
+  };
+  for (size_t end = root.size() + 1; end < key.size(); ++end) {
+    if (key[end - 1] == '/' && has(key.substr(0, end))) return true;
+  }
+  if (has(key)) return true;
+  if (key.ends_with('/')) key.pop_back();
+  return has(key);
+}
+
+TEST_CASE("each object is copied, or it is said that it is not") {
+  if (!KnowsStores()) return;
+  std::mt19937 random(3);
+  ObjectStore store;
+  const StoreSettings settings(store);
+  const TemporaryFolder folder;
+  int all_copied = 0, some_left = 0;
+  for (int round = 0; round < 30; ++round) {
+    const std::string name = std::to_string(round), root = name + "/";
+    Files objects = {{root + "z", "1"}};
+    if (round == 0) {
+      objects = {
+          {"0/a", "hello"}, {"0/a/b", "2"}, {"0/c/x", "3"}, {"0//e", ""}};
+    }
+    for (uint32_t n = round == 0 ? 0 : random() % 7; n > 0; --n) {
+      const char* const names[] = {"", "a", "b", "c"};
+      std::string key = root + names[random() % 4];
+      while (random() % 2 == 0) key += std::string("/") + names[random() % 4];
+      objects[key] = random() % 4 == 0 ? "" : std::to_string(n);
+    }
+    for (const auto& [key, bytes] : objects) store.Put(key, bytes);
+    const Outcome outcome = RunData({"copy", "s3://b/" + name, folder / name});
+    CAPTURE(outcome.err);
+    bool are_plain = true, are_copied = true;
+    for (const auto& [key, bytes] : objects) {
+      CAPTURE(key);
+      const auto next = objects.lower_bound(key + "/");
+      const bool is_folder =
+          next != objects.end() && next->first.starts_with(key + "/");
+      const bool has_name =
+          !key.ends_with('/') && key.find("//") == std::string::npos;
+      are_plain = are_plain && has_name && !is_folder;
+      // Some programs put such an object where there is a folder.
+      if (bytes.empty() && (is_folder || key.ends_with('/'))) continue;
+      const std::string path = folder / key;
+      if (has_name && fs::is_regular_file(path)) {
+        CHECK(TextOf(path) == bytes);
+      } else {
+        are_copied = false;
+        CHECK(IsNamed(outcome.err, key, root));
+      }
+    }
+    if (are_plain) CHECK(are_copied);
+    if (are_plain) CHECK(outcome.code == 0);
+    if (!are_copied) CHECK(outcome.code == 1);
+    ++(are_copied ? all_copied : some_left);
+  }
+  CHECK(all_copied > 0);
+  CHECK(some_left > 0);
+}
+
 TEST_CASE("a run that is killed leaves whole objects, the next one the rest") {
   if (!KnowsStores()) return;
   std::mt19937 random(2);

@@ -70,6 +70,16 @@ void WriteTree(const std::string& folder, int count, std::mt19937& random) {
   }
 }
 
+// The name that a process here of that number might give to a file until it is
+// whole.
+std::string NameGivenBy(pid_t process, const std::string& file) {
+  std::string name = TemporaryName(file);
+  const std::string own = std::to_string(getpid());
+  return name.replace(name.rfind(".tmp-") + 5, own.size(),
+                      std::to_string(process));
+}
+constexpr pid_t kNobody = 999'999'999;
+
 int64_t FilesOf(const Tree& tree) {
   return std::count_if(tree.begin(), tree.end(), [](const auto& entry) {
     return !entry.first.ends_with('/');
@@ -212,8 +222,8 @@ TEST_CASE("a run that is killed leaves whole files, the next one the rest") {
   }
   CHECK(in_the_middle >= 1);
   // As a run that was killed would have left them, whatever the timing was.
-  WriteFile(out + "/0/000.tmp-999999999", "half");
-  WriteFile(out + "/1/001.tmp-999999999-3", "half");
+  WriteFile(out + "/0/" + NameGivenBy(kNobody, "000"), "half");
+  WriteFile(out + "/1/" + NameGivenBy(kNobody, "001"), "half");
   REQUIRE(RunData({"copy", in, out}).code == 0);
   CHECK((TreeIn(out) == want));
 }
@@ -229,16 +239,23 @@ TEST_CASE("temporary files go where nobody writes them, and no others") {
   const std::string comm = fmt::format("/proc/{}/comm", busy.pid());
   while (TextOf(comm) != "sluice\n") {
   }
-  const std::string alive = fmt::format("a.tmp-{}-2", busy.pid());
-  const std::string another = fmt::format("a.tmp-{}", getpid());
+  const std::string alive = NameGivenBy(busy.pid(), "a");
+  const std::string other = NameGivenBy(kNobody, "other");
+  const std::string long_name(255, 'n');  // as long as one may be
   WriteFile(in + "/a", "1");
   WriteFile(in + "/b.tmp-5", "2");  // what is copied is never one
   WriteFile(in + "/b", "3");
-  const Tree left = {{"a.tmp-999999999", "dead"},
-                     {"a.tmp--7", "nobody's"},
-                     {another, "of a number that another program has now"},
-                     {alive, "of a copy that runs"},
-                     {"other.tmp-999999999", "of no file here"}};
+  WriteFile(in + "/" + long_name, "4");
+  // Whoever is process 1 there, here it is another one.
+  const Tree elsewhere = {{"a.tmp-1-1", "of another version"},
+                          {"a.tmp-1-5-1", "of another container"},
+                          {"a.tmp--7", "nobody's"}};
+  Tree left = {{NameGivenBy(kNobody, "a"), "dead"},
+               {TemporaryName("a"), "of a number that another program has now"},
+               {TemporaryName(long_name), "of one, too"},
+               {alive, "of a copy that runs"},
+               {other, "of no file here"}};
+  left.insert(elsewhere.begin(), elsewhere.end());
   for (const auto& [name, bytes] : left) WriteFile(JoinPath(out, name), bytes);
   REQUIRE(RunData({"copy", in, out, "--dry-run"}).code == 0);
   CHECK(TreeIn(out) == left);
@@ -246,8 +263,19 @@ TEST_CASE("temporary files go where nobody writes them, and no others") {
   Tree want = {{"a", "1"},
                {"b", "3"},
                {"b.tmp-5", "2"},
-               {alive, left.at(alive)},
-               {"other.tmp-999999999", "of no file here"}};
+               {long_name, "4"},
+               {alive, "of a copy that runs"},
+               {other, "of no file here"}};
+  Tree with_those = want;
+  with_those.insert(elsewhere.begin(), elsewhere.end());
+  CHECK(TreeIn(out) == with_those);
+  // What has not been written for long is nobody's, unless somebody is seen.
+  for (const auto& [name, bytes] : TreeIn(out)) {
+    const std::string path = JoinPath(out, name);
+    fs::last_write_time(path,
+                        fs::last_write_time(path) - std::chrono::hours(25));
+  }
+  REQUIRE(RunData({"copy", in, out}).code == 0);
   CHECK(TreeIn(out) == want);
   // Killed, but nobody has asked for it yet.
   busy.Kill(SIGKILL);

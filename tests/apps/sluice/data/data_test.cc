@@ -465,7 +465,7 @@ TEST_CASE("two runs at once are told, and so is wrong usage") {
   CHECK_FALSE(fs::exists(folder / "new"));
   fs::create_directory(folder / "empty");
   CheckDataError({"make", folder / "empty", out}, 1, "no images in");
-  CheckDataError({"make", folder.path(), out}, 1,
+  CheckDataError({"make", folder.path(), folder.path()}, 1,
                  folder / "empty" + "': a class's folder without JPEG and PNG");
   CheckDataError({"make", in, in + "/a/000.png/out"}, 1, "cannot create");
   CheckDataError({}, 2,

@@ -3,12 +3,14 @@
 #include "io/remote/http/curl_client.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <csignal>
 #include <random>
 #include <thread>
 
 #include "tests/support/error_text.h"
+#include "tests/support/free_ports.h"
 #include "tests/support/http_server.h"
 #include "tests/support/random_bytes.h"
 
@@ -183,8 +185,8 @@ TEST_CASE("curl: answers that do not come whole are kUnavailable") {
 
 TEST_CASE("curl: addresses without a server") {
   const auto client = Client();
-  std::string url;
-  { url = HttpServer(Echo).url(); }
+  const std::string url =
+      fmt::format("http://127.0.0.1:{}", testing::FreePorts(1)[0]);
   const Status refused = client->Send({.url = url}).status();
   CHECK(refused.code() == Code::kUnavailable);
   CHECK(Contains(refused.message(), "127.0.0.1"));

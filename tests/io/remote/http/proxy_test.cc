@@ -2,6 +2,7 @@
 // here are none: only a proxy answers for them.
 #ifdef SLUICE_HAVE_CURL
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cstdlib>
 #include <map>
@@ -10,6 +11,7 @@
 
 #include "io/remote/http/curl_client.h"
 #include "tests/support/error_text.h"
+#include "tests/support/free_ports.h"
 #include "tests/support/http_server.h"
 
 namespace sluice::remote {
@@ -145,8 +147,8 @@ TEST_CASE("proxy: encrypted requests have one of their own") {
 }
 
 TEST_CASE("proxy: one that is not there is an error that names it") {
-  std::string gone;
-  { gone = HttpServer(Proxy).url(); }
+  const std::string gone =
+      fmt::format("http://127.0.0.1:{}", testing::FreePorts(1)[0]);
   const ProxySettings settings({{"http_proxy", gone}});
   const std::string error = Answer("http://store.invalid/k");
   CHECK(Contains(error, "http://store.invalid: "));

@@ -1,0 +1,14 @@
+#include "engine/boot_id.h"
+
+#include <fstream>
+
+namespace sluice {
+
+std::string BootId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
+
+}  // namespace sluice
