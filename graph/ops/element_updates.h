@@ -12,6 +12,10 @@ namespace sluice {
 // nothing is known of the op.
 bool UpdatesByElements(const Node& node);
 
+// The scalar without which an update changes nothing (MakeConditional); invalid
+// where it has none.
+Output ConditionOf(const Node& update);
+
 }  // namespace sluice
 
 #endif  // SLUICE_GRAPH_OPS_ELEMENT_UPDATES_H_

@@ -171,6 +171,12 @@ constexpr OpDef kStateOps[] = {
     WriteOp("AssignSub", "variable -= value.", kNumeric),
 };
 
+// Whether the last operand, which may be left out, is a condition.
+bool TakesCondition(const Node& update) {
+  const auto& operands = update.op().inputs;
+  return update.mutates() > 0 && operands[operands.size() - 1].optional;
+}
+
 Output Write(const char* op, const Operand& variable, const Operand& value) {
   return variable.graph().Add({op, {variable, value}}).output(0);
 }
@@ -198,6 +204,12 @@ bool UpdatesByElements(const Node& node) {
   return op.mutates == 1 && op.shape == WriteShape;
 }
 
+Output ConditionOf(const Node& update) {
+  const bool conditional = TakesCondition(update) &&
+                           update.num_inputs() == update.op().inputs.size();
+  return conditional ? update.inputs().back() : Output();
+}
+
 void MakeConditional(const Operation& update, const Output& condition) {
   Node& node = update.node();
   if (node.Is("NoOp")) {
@@ -206,16 +218,15 @@ void MakeConditional(const Operation& update, const Output& condition) {
     }
   }
   if (node.mutates() == 0) return;
-  const ArgDef& last = node.op().inputs[node.op().inputs.size() - 1];
-  if (!last.optional) {
+  if (!TakesCondition(node)) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("{}: the op has no operand that could make it "
                             "conditional; build the update of Assign ({})",
                             node.Describe(), node.location()));
   }
   std::vector<Output> inputs = node.inputs();
-  if (node.num_inputs() == node.op().inputs.size()) {
-    inputs.back() = LogicalAnd(inputs.back(), condition);
+  if (const Output before = ConditionOf(node); before.valid()) {
+    inputs.back() = LogicalAnd(before, condition);
   } else {
     inputs.push_back(condition);
   }

@@ -96,6 +96,10 @@ int Follow(const TrainerSpec& spec, const CommandLine& line) {
   Events events(log_dir);
   Polling polling(fmt::format("a checkpoint in '{}'", log_dir));
   std::optional<SavedStep> evaluated;
+  // What a training that begins anew sets aside once all its processes have
+  // come together.
+  std::optional<SavedStep> old;
+  if (line.training.restart) old = NewestSaved(log_dir);
   // Whether it has been seen to train: what has ended is no earlier training.
   bool goes_on = false;
   while (InterruptSignal() == 0) {
@@ -104,7 +108,17 @@ int Follow(const TrainerSpec& spec, const CommandLine& line) {
     goes_on = goes_on || !ended;
     // And this before it is read: what takes its place is another.
     const std::optional<SavedStep> newest = NewestSaved(log_dir);
-    if (newest && newest != evaluated) {
+    if (old && newest != old) {
+      // From here on all is the one training's, be it the same once more.
+      old.reset();
+      goes_on = true;
+      continue;
+    }
+    const bool over =
+        ended && (goes_on || polling.elapsed() >= line.await_training);
+    // What nothing has taken the place of may be that training's own, of which
+    // this has come late.
+    if (newest && newest != evaluated && (!old || over)) {
       const auto evaluation = EvaluateSaved(spec, line, *newest);
       if (!evaluation) continue;
       goes_on = goes_on || evaluated;  // as it has saved another
@@ -117,10 +131,7 @@ int Follow(const TrainerSpec& spec, const CommandLine& line) {
       events.Add(*evaluation);
       continue;
     }
-    if (ended && newest == evaluated &&
-        (goes_on || polling.elapsed() >= line.await_training)) {
-      return 0;
-    }
+    if (over && newest == evaluated) return 0;
     polling.Wait(/*quiet=*/evaluated.has_value());
   }
   return 128 + InterruptSignal();

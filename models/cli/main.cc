@@ -71,6 +71,10 @@ void MakeEvaluator(CommandLine* line) {
   }
   line->command = CommandLine::Command::kEval;
   line->follow = true;
+  // As of those that train (TrainInJob).
+  if (IsTrainingOf(dist::JobName(), line->training.log_dir)) {
+    line->training.restart = false;
+  }
   // They may need as long to come together, and have begun later.
   line->await_training =
       std::chrono::duration<double>(2 * line->job.join_timeout);

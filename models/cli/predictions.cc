@@ -49,11 +49,17 @@ std::vector<int64_t> Largest(const Tensor& values, int64_t count) {
 }
 
 // "probabilities 7 (0.998)": the largest element and where it is; of nothing
-// but NaN "probabilities nan".
+// but NaN "probabilities nan"; of one element alone "class 12346".
 std::string LargestOf(const std::string& name, const Tensor& tensor,
                       int64_t row) {
   const Tensor values = tensor.Rows(row, row + 1);
   const int64_t best = Largest(values, 1)[0];
+  if (!IsFloating(values.dtype())) {
+    const int64_t whole = values.IntAt(best);
+    return values.elements() == 1
+               ? fmt::format("{} {}", name, whole)
+               : fmt::format("{} {} ({})", name, best, whole);
+  }
   const double value = values.At(best);
   if (values.elements() == 1 || std::isnan(value)) {
     return fmt::format("{} {:.4g}", name, value);

@@ -12,6 +12,7 @@
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
 #include "io/files/schemes.h"
+#include "io/files/without_query.h"
 #include "models/cli/console.h"
 #include "models/cli/progress.h"
 
@@ -22,8 +23,8 @@ std::string ModelName(const TrainerSpec& spec, const RunContext& run) {
 }
 
 std::string DatasetName(const TrainerSpec& spec, const RunContext& run) {
-  if (spec.dataset_name) return spec.dataset_name(run);
-  return run.data_dir.empty() ? "synthetic" : run.data_dir;
+  if (spec.dataset_name) return WithoutQuery(spec.dataset_name(run));
+  return run.data_dir.empty() ? "synthetic" : WithoutQuery(run.data_dir);
 }
 
 void CheckPage(std::string_view flag, const std::string& path) {

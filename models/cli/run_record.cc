@@ -17,6 +17,7 @@
 #include "io/files/file_pattern.h"
 #include "io/files/path_kind.h"
 #include "io/files/schemes.h"
+#include "io/files/without_query.h"
 #include "models/cli/interrupt.h"
 #include "models/cli/polling.h"
 #include "models/train/export.h"
@@ -221,8 +222,8 @@ bool IsPathOf(const std::string& name, const std::string& value,
              own->choices.end();
 }
 
-// Whether a flag was given with another value than a training had. Two paths
-// of one file or folder are the same value.
+// Whether a flag was given with another value than there was. Two paths of one
+// file or folder are the same value, and so is an address that was signed anew.
 bool Differs(const std::string& name, const CommandFlags& flags,
              const FlagValues& of_training, const TrainerSpec& spec) {
   const auto now = Given(name, flags);
@@ -232,10 +233,17 @@ bool Differs(const std::string& name, const CommandFlags& flags,
   if (WithAbsolutePaths({{name, *now}}, spec).at(name) == then->second) {
     return false;
   }
+  if (!IsPathOf(name, *now, spec)) return true;
   std::error_code none;
-  const bool same = IsPathOf(name, *now, spec) &&
-                    std::filesystem::equivalent(*now, then->second, none);
-  return !same;
+  return WithoutQuery(*now) != WithoutQuery(then->second) &&
+         !std::filesystem::equivalent(*now, then->second, none);
+}
+
+// That a flag was given with another value than `whose` has.
+std::string NoteOfOther(const std::string& name, const std::string& now,
+                        const std::string& whose, const std::string& then) {
+  return fmt::format("--{} is {}, {} had {}", name, WithoutQuery(now), whose,
+                     WithoutQuery(then));
 }
 
 // What the program is told of the data that were given.
@@ -349,8 +357,9 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
     if (MayAdd(flags, name)) {
       if (!of_other_data.contains(name)) values[name] = value;
     } else if (Differs(name, flags, record->flags, spec)) {
-      notes->push_back(fmt::format("--{} is {}, the training in '{}' had {}",
-                                   name, *Given(name, flags), log_dir, value));
+      notes->push_back(NoteOfOther(name, *Given(name, flags),
+                                   fmt::format("the training in '{}'", log_dir),
+                                   value));
     }
   }
   return values;
@@ -360,15 +369,16 @@ FlagValues FromExport(const std::string& directory, const CommandFlags& flags,
                       const TrainerSpec& spec,
                       std::vector<std::string>* notes) {
   FlagValues values;
-  for (const auto& [name, value] : ReadExportInfo(directory).flags) {
+  const FlagValues of_model = ReadExportInfo(directory).flags;
+  for (const auto& [name, value] : of_model) {
     const Flag* own = Find(spec, name);
     if (own == nullptr || !own->of_reading) continue;  // another program's
     if (MayAdd(flags, name)) {
       values[name] = value;
-    } else if (const auto& given = flags.values.at(name);
-               given && *given != value) {
-      notes->push_back(fmt::format("--{} is {}, the model in '{}' had {}", name,
-                                   *given, directory, value));
+    } else if (Differs(name, flags, of_model, spec)) {
+      notes->push_back(NoteOfOther(name, *Given(name, flags),
+                                   fmt::format("the model in '{}'", directory),
+                                   value));
     }
   }
   return values;

@@ -10,10 +10,14 @@
 #include "graph/ops/shape.h"
 #include "graph/ops/state.h"
 #include "models/optim/beside.h"
+#include "models/optim/hyperparameters.h"
 #include "models/optim/squared_norm.h"
 
 namespace sluice {
 namespace {
+
+// And of further trainings of a variable with "_1" and so on behind it.
+constexpr std::string_view kGradientSum = "gradient_sum";
 
 void Require(bool holds, const char* hook, double got, const char* wanted) {
   if (holds) return;
@@ -79,7 +83,7 @@ GradientHook ClipByValue(double limit) {
 }
 
 GradientHook WeightDecay(double rate, NamePredicate exclude) {
-  Require(rate >= 0, "WeightDecay", rate, "a rate that is not negative");
+  RequireFactor("WeightDecay", "rate", rate);
   return DecayHook{rate, std::move(exclude)};
 }
 
@@ -118,7 +122,7 @@ void AccumulateHook::operator()(MinimizeContext& context,
     Output sum;
     {
       NameScope of_variable(Scope(context.graph, variable.name()));
-      sum = context.graph.Variable("gradient_sum",
+      sum = context.graph.Variable(NameBeside(context.graph, kGradientSum),
                                    Zeros(variable.shape(), variable.dtype()),
                                    BesideOptions(variable));
     }
@@ -132,7 +136,14 @@ void AccumulateHook::operator()(MinimizeContext& context,
 }
 
 bool IsAccumulatedGradient(std::string_view name) {
-  return name.ends_with("/gradient_sum");
+  const std::string_view last = name.substr(name.rfind('/') + 1);
+  if (last.size() == name.size() || !last.starts_with(kGradientSum)) {
+    return false;
+  }
+  const std::string_view number = last.substr(kGradientSum.size());
+  return number.empty() ||
+         (number.size() > 1 && number[0] == '_' &&
+          number.find_first_not_of("0123456789", 1) == number.npos);
 }
 
 }  // namespace sluice

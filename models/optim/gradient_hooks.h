@@ -110,8 +110,9 @@ GradientHook ClipByValue(double limit);
 GradientHook WeightDecay(double rate, NamePredicate exclude = IsBiasOrNorm);
 
 // An AccumulateHook: collects the mean gradient of n runs, in variables
-// "<variable>/gradient_sum"; every n-th run updates. The global step counts
-// runs. With loss scaling, a run that overflowed adds nothing.
+// "<variable>/gradient_sum" (named on as UpdateRule::Slot is); every n-th run
+// updates. The global step counts runs. With loss scaling, a run that
+// overflowed adds nothing.
 GradientHook Accumulate(int64_t n);
 
 }  // namespace gradients

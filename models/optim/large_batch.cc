@@ -3,6 +3,7 @@
 #include "graph/ops/optimizer.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/state.h"
+#include "models/optim/hyperparameters.h"
 #include "models/optim/optimizers.h"
 #include "models/optim/squared_norm.h"
 
@@ -24,6 +25,10 @@ Output RatioOr1(const Output& above, const Output& below, const Output& a,
 }  // namespace
 
 Optimizer Lars(LearningRate rate, const LarsOptions& options) {
+  RequireFactor("lars", "momentum", options.momentum);
+  RequireFactor("lars", "weight_decay", options.weight_decay);
+  RequireFactor("lars", "trust", options.trust);
+  RequireFactor("lars", "epsilon", options.epsilon);
   const auto apply = [options](const Update& u) {
     Output g = u.gradient;
     const double decay = u.weight_decay;
@@ -48,6 +53,8 @@ Optimizer Lars(LearningRate rate, const LarsOptions& options) {
 }
 
 Optimizer Lamb(LearningRate rate, const LambOptions& options) {
+  RequireMoments("lamb", options);
+  RequireFactor("lamb", "weight_decay", options.weight_decay);
   const auto apply = [options](const Update& u) {
     const DType dtype = u.variable.dtype();
     const Output& g = u.gradient;

@@ -14,8 +14,10 @@
 #include "models/optim/beside.h"
 #include "models/optim/contributions.h"
 #include "models/optim/find_gradients.h"
+#include "models/optim/hyperparameters.h"
 #include "models/optim/name_pattern.h"
 #include "models/optim/optimizers.h"
+#include "models/optim/own_updates.h"
 #include "models/optim/reduce_gradients.h"
 #include "models/optim/reduce_rows.h"
 #include "models/optim/root_scalar.h"
@@ -26,6 +28,7 @@ namespace {
 constexpr RootScalar kGlobalStep = {"global_step", DType::kInt64,
                                     "training's counter"};
 constexpr std::string_view kRunCount = "runs";
+constexpr const char* kAverage = "average";
 
 void CheckLoss(const Operand& loss) {
   const Output& output = loss.tensor();
@@ -63,9 +66,10 @@ std::vector<Output> MakeSlots(const UpdateRule& rule, const Output& variable) {
   NameScope names(Scope(graph, variable.name()));
   std::vector<Output> slots;
   for (const UpdateRule::Slot& slot : rule.slots) {
-    slots.push_back(graph.Variable(
-        slot.name, Filled(slot.first, variable.shape(), variable.dtype()),
-        BesideOptions(variable)));
+    slots.push_back(
+        graph.Variable(NameBeside(graph, slot.name),
+                       Filled(slot.first, variable.shape(), variable.dtype()),
+                       BesideOptions(variable)));
   }
   return slots;
 }
@@ -111,10 +115,8 @@ Output MakeRunCount(const Output& variable) {
   Graph& graph = variable.graph();
   DeviceScope anywhere(graph, "");
   NameScope names(Scope(graph, variable.name()));
-  // Another loss of the same variables may have been there before.
-  const std::string name =
-      graph.UniqueName(std::string(kRunCount)).substr(graph.scope().size());
-  return graph.Variable(name, Zeros({}, DType::kInt64), {.trainable = false});
+  return graph.Variable(NameBeside(graph, kRunCount), Zeros({}, DType::kInt64),
+                        {.trainable = false});
 }
 
 // Refuses, of several trainings, one that names no variables: it takes the runs
@@ -138,6 +140,22 @@ void CheckNamesVariables(const Operand& loss, bool of_several) {
                           FormatLocation(loss.location())));
 }
 
+// That no variable has an average, of another training or the model's own:
+// evaluation finds the one by its name.
+void CheckNoAverages(const Operand& loss,
+                     const std::vector<GradientAndVariable>& pairs) {
+  for (const GradientAndVariable& pair : pairs) {
+    const std::string& name = pair.variable.node().name();
+    const Node* there = loss.graph().Find(fmt::format("{}/{}", name, kAverage));
+    if (there == nullptr) continue;
+    throw Error(Code::kAlreadyExists,
+                fmt::format("WithAverages: there is '{}' already ({}), and "
+                            "evaluation takes one average of '{}' ({})",
+                            there->name(), there->location(), name,
+                            FormatLocation(loss.location())));
+  }
+}
+
 // Moves "<variable>/average" towards the variable, which `updated` has updated
 // where the context's condition holds. Until the second update it is the
 // variable: its first zeros are not to be evaluated.
@@ -145,7 +163,7 @@ Operation MoveAverage(const MinimizeContext& context, const Output& variable,
                       const Operation& updated, double decay) {
   NameScope names(Scope(context.graph, variable.name()));
   const Output average = context.graph.Variable(
-      "average", Zeros(variable.shape(), variable.dtype()),
+      kAverage, Zeros(variable.shape(), variable.dtype()),
       BesideOptions(variable));
   const Output number = Cast(context.update_number, DType::kFloat64);
   Output keep = Minimum((number - 1) / (number + 9), decay);
@@ -198,6 +216,7 @@ Optimizer Optimizer::WithLearningRate(LearningRate rate) const {
 }
 
 Optimizer Optimizer::WithRateFactor(std::string patterns, double factor) const {
+  RequireFactor("WithRateFactor", "factor", factor);
   Optimizer other = *this;
   other.rate_factors_.emplace_back(std::move(patterns), factor);
   return other;
@@ -216,11 +235,7 @@ Optimizer Optimizer::WithRecompute(Recompute which) const {
 }
 
 Optimizer Optimizer::WithAverages(double decay) const {
-  if (!(decay >= 0 && decay < 1)) {
-    throw Error(
-        Code::kInvalidArgument,
-        fmt::format("WithAverages: wanted a decay in [0, 1), got {}", decay));
-  }
+  RequireFraction("WithAverages", "decay", decay);
   Optimizer other = *this;
   other.average_decay_ = decay;
   return other;
@@ -339,6 +354,7 @@ Operation Optimizer::Minimize(Operand loss,
       Tables(variables.empty() ? graph.TrainableVariables() : variables), seeds,
       gradients_);
   std::vector<GradientAndVariable>& pairs = gradients.pairs;
+  if (average_decay_) CheckNoAverages(loss, pairs);
 
   const Output step = GlobalStep(graph);
   const Output rate = Identity(rate_.At(step), "learning_rate");
@@ -354,14 +370,20 @@ Operation Optimizer::Minimize(Operand loss,
     SLUICE_CHECK(shared && gradients.rows.empty());
     contributions.emplace(graph, all_reduce_->workers);
   }
-  if (!in_two && !shared) context.operations = graph.updates();
+  const bool runs_updates = !in_two && !shared;
+  std::vector<Operation> updates = graph.updates();
+  const bool skips_updates = scale && runs_updates;
+  if (of_several && skips_updates) {
+    updates = OwnUpdates(updates, loss.tensor());
+  }
+  if (runs_updates) context.operations = updates;
   // Beside the optimizer's: also what is written on the way to another update,
   // or to the loss.
-  std::vector<Node*> writes;
-  if (scale || all_reduce_) {
-    std::vector<Operation> beside = graph.updates();
-    beside.emplace_back(loss.tensor());
-    writes = WritesOf(beside);
+  updates.emplace_back(loss.tensor());
+  const std::vector<Node*> writes = WritesOf(updates);
+  if (of_several) {
+    CheckOwnWrites(writes, step, skips_updates);
+    if (all_reduce_ && !shared) CheckCollectives(writes);
   }
   // Each worker computes the loss by itself.
   if (shared && !in_two) {
@@ -390,19 +412,25 @@ Operation Optimizer::Minimize(Operand loss,
       RefuseWrites({Operation(finite)}, "gradients are of",
                    "with loss scaling (float16)");
     }
-    if (!in_two && !shared) {
-      for (Node* write : writes) MakeConditional(Operation(write), finite);
-    }
     context.operations.push_back(scale->Update(finite));
     context.finite = finite;
     context.update_number = runs + 1 - scale->skipped();
   }
   if (all_reduce_) {
+    const OwnWrites own = shared   ? OwnWrites::kNever
+                          : in_two ? OwnWrites::kReduced
+                                   : OwnWrites::kFirst;
     for (const Operation& reduced :
-         ReduceUpdates(writes, weight, all_reduce_->buckets.others, shared,
+         ReduceUpdates(writes, weight, all_reduce_->buckets.others, own,
                        contributions ? &*contributions : nullptr)) {
       if (context.finite.valid()) MakeConditional(reduced, context.finite);
       context.operations.push_back(reduced);
+    }
+  }
+  // What is reduced of them needs no condition of its own.
+  if (skips_updates) {
+    for (Node* write : writes) {
+      MakeConditional(Operation(write), context.finite);
     }
   }
   if (contributions) contributions->Finish();

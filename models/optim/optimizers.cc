@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "graph/ops/optimizer.h"
+#include "models/optim/hyperparameters.h"
 
 namespace sluice::optimizers {
 
@@ -20,6 +21,7 @@ namespace {
 
 Optimizer WithVelocity(LearningRate rate, const char* name,
                        const MomentumRule& rule) {
+  RequireFactor(name, "momentum", rule.momentum);
   return {std::move(rate),
           {name,
            {{"velocity"}},
@@ -42,6 +44,9 @@ Optimizer Nesterov(LearningRate rate, double momentum) {
 }
 
 Optimizer RmsProp(LearningRate rate, const RmsPropOptions& options) {
+  RequireFraction("rmsprop", "decay", options.decay);
+  RequireFactor("rmsprop", "momentum", options.momentum);
+  RequireFactor("rmsprop", "epsilon", options.epsilon);
   const RmsPropRule rule = {options.decay, options.epsilon};
   if (options.momentum == 0) {
     return {std::move(rate),
@@ -66,6 +71,8 @@ Optimizer RmsProp(LearningRate rate, const RmsPropOptions& options) {
 }
 
 Optimizer Adagrad(LearningRate rate, const AdagradOptions& options) {
+  RequireFactor("adagrad", "initial_accumulator", options.initial_accumulator);
+  RequireFactor("adagrad", "epsilon", options.epsilon);
   const AdagradRule rule = {options.epsilon};
   return {
       std::move(rate),
@@ -81,6 +88,7 @@ Optimizer Adagrad(LearningRate rate, const AdagradOptions& options) {
 }
 
 Optimizer Adam(LearningRate rate, const AdamOptions& options) {
+  RequireMoments("adam", options);
   const AdamRule rule = {options.beta1, options.beta2, options.epsilon};
   return {std::move(rate),
           {"adam",
@@ -94,6 +102,8 @@ Optimizer Adam(LearningRate rate, const AdamOptions& options) {
 }
 
 Optimizer AdamW(LearningRate rate, const AdamWOptions& options) {
+  RequireMoments("adamw", options);
+  RequireFactor("adamw", "weight_decay", options.weight_decay);
   return {std::move(rate),
           {"adamw",
            {{"m"}, {"v"}},

@@ -94,7 +94,8 @@ struct Update {
 // How an optimizer updates a variable.
 struct UpdateRule {
   // A further tensor per variable, with the variable's dtype and shape: the
-  // non-trainable variable "<variable>/<name>".
+  // non-trainable variable "<variable>/<name>"; of further trainings of the
+  // variable "<variable>/<name>_1" and so on.
   struct Slot {
     std::string name;
     double first = 0;
@@ -132,7 +133,8 @@ class Optimizer {
   Optimizer WithRecompute(Recompute which = Recompute::kAll) const;
   // This optimizer with `factor` times the learning rate for variables whose
   // names match (name_pattern.h); of several factors for a variable the one
-  // added last counts. Minimize throws Error for patterns that match none.
+  // added last counts. Throws Error for a factor that is negative or not
+  // finite, Minimize for patterns that match none.
   Optimizer WithRateFactor(std::string patterns, double factor) const;
   // This optimizer, updating only the rows that a step has read of variables
   // whose names match (name_pattern.h) and that the loss depends on through
@@ -155,7 +157,8 @@ class Optimizer {
   // d * average + (1 - d) * variable, d = min(decay, (n - 1) / (n + 9)), so
   // that early values are soon forgotten. Evaluation and exports use the
   // averages (Polyak and Juditsky, 1992; for networks, Szegedy et al., 2016).
-  // Throws Error unless 0 <= decay < 1.
+  // Throws Error unless 0 <= decay < 1; Minimize throws Error where there is an
+  // average already, of another training of the variable.
   Optimizer WithAverages(double decay) const;
   // This optimizer with a scaled loss, for training in float16. A step whose
   // gradients overflow leaves all variables as they were (the optimizer's
@@ -182,8 +185,14 @@ class Optimizer {
   // one step. The rate it uses is node "learning_rate" (below the current
   // scope). Of two trainings in one run the second's loss must not come after
   // the first's operation. Of several trainings in a graph each names its
-  // variables, and one may have a loss scale, which a graph has one of. Throws
-  // Error when there is nothing to train.
+  // variables, and one may have a loss scale, which a graph has one of: of
+  // Graph::updates it then has nodes of its own, so that it cannot be in one
+  // run with others that have them, too. What is written on the way to an
+  // update or to the loss it cannot leave out for itself alone: where another
+  // training writes it, Minimize throws Error(kUnimplemented). So it does
+  // WithAllReduce where a collective of the graph, such as another training's,
+  // which this one's come after, needs a write by another node of what this one
+  // writes. Throws Error when there is nothing to train.
   Operation Minimize(Operand loss,
                      const std::vector<Output>& variables = {}) const;
 
@@ -222,6 +231,8 @@ class Optimizer {
 // many times training operations have run.
 Output GlobalStep(Graph& graph);
 
+// All throw Error(kInvalidArgument) for a beta or decay of means outside of
+// [0, 1), and for other numbers that are negative or not finite.
 namespace optimizers {
 
 Optimizer Sgd(LearningRate rate);

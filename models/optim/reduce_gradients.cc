@@ -13,6 +13,7 @@
 #include "graph/ops/array.h"
 #include "graph/ops/collective.h"
 #include "graph/ops/control.h"
+#include "graph/ops/element_updates.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/slice.h"
@@ -140,6 +141,7 @@ void CheckCounts(const Node& node) {
 struct LastWrite {
   Output variable;
   Node* node;
+  bool only = true;
 };
 std::vector<LastWrite> LastWritesAmong(const std::vector<Node*>& writes) {
   std::vector<LastWrite> last;
@@ -154,6 +156,7 @@ std::vector<LastWrite> LastWritesAmong(const std::vector<Node*>& writes) {
         last.push_back({variable, node});
       } else {
         before->node = node;
+        before->only = false;
       }
     }
   }
@@ -167,13 +170,30 @@ Output ValueAfter(const LastWrite& write) {
   return WithDependencies({Operation(write.node)}, write.variable);
 }
 
-// The same of an Assign that is not to be run.
+// The same of an Assign, without it.
 Output ValueWithout(const LastWrite& write) {
   const Node& assign = *write.node;
-  Output value = assign.input(1);
-  if (assign.num_inputs() > 2) {
-    value = Select(assign.input(2), value, write.variable);
-  }
+  const Output condition = ConditionOf(assign);
+  if (!condition.valid()) return assign.input(1);
+  DeviceScope there(write.variable.graph(), write.variable.node().device());
+  return Select(condition, assign.input(1), write.variable);
+}
+
+// Whether ValueWithout is to the bit what ValueAfter is, and of its shape.
+bool IsPlain(const LastWrite& write) {
+  const Node& node = *write.node;
+  return write.only && node.Is("Assign") && node.attrs().Int("first_row") < 0 &&
+         // What it waits for may write what it assigns.
+         node.control_inputs().empty() && node.input(1).shape().concrete();
+}
+
+// What is to be reduced.
+Output OwnValue(const LastWrite& write, OwnWrites own) {
+  // Each later collective of the graph has this one run, and what it needs:
+  // rather not the write.
+  if (own == OwnWrites::kFirst && IsPlain(write)) return ValueWithout(write);
+  if (own != OwnWrites::kNever) return ValueAfter(write);
+  const Output value = ValueWithout(write);
   RefuseWrites({Operation(value)}, "another update is of",
                "where workers share variables, nor in an elastic job");
   return value;
@@ -242,17 +262,18 @@ void RefuseWrites(const std::vector<Operation>& operations,
 
 std::vector<Operation> ReduceUpdates(const std::vector<Node*>& writes,
                                      const Output& weight, size_t bucket_bytes,
-                                     bool shared,
+                                     OwnWrites own,
                                      Contributions* contributions) {
   for (const Node* write : writes) {
-    shared ? CheckAssigns(*write) : CheckCounts(*write);
+    own == OwnWrites::kNever ? CheckAssigns(*write) : CheckCounts(*write);
   }
   const std::vector<LastWrite> last = LastWritesAmong(writes);
   if (last.empty()) return {};
-  NameScope names(writes[0]->graph(), "reduce_updates");
+  Graph& graph = writes[0]->graph();
+  NameScope names(graph, "reduce_updates");
   std::vector<Part> parts;
   for (const LastWrite& write : last) {
-    Output value = shared ? ValueWithout(write) : ValueAfter(write);
+    Output value = OwnValue(write, own);
     if (weight.valid()) {
       value = Select(Greater(weight, 0), value * Cast(weight, value.dtype()),
                      ZerosLike(value));
@@ -263,11 +284,15 @@ std::vector<Operation> ReduceUpdates(const std::vector<Node*>& writes,
     ReduceInBuckets(parts, {bucket_bytes, bucket_bytes});
   }
   std::vector<Operation> assigned;
-  for (const Part& part : parts) {
-    assigned.emplace_back(Assign(
-        part.variable, contributions == nullptr
-                           ? part.value
-                           : contributions->Mean(part.value, part.variable)));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Output& variable = parts[i].variable;
+    const Output mean = contributions == nullptr
+                            ? parts[i].value
+                            : contributions->Mean(parts[i].value, variable);
+    std::vector<Operation> first;
+    if (own == OwnWrites::kFirst) first.emplace_back(last[i].node);
+    const ControlScope behind(graph, first);
+    assigned.emplace_back(Assign(variable, mean));
   }
   return assigned;
 }

@@ -4,6 +4,7 @@
 #define SLUICE_MODELS_OPTIM_REDUCE_GRADIENTS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string_view>
 #include <vector>
@@ -40,17 +41,22 @@ std::vector<Node*> WritesOf(const std::vector<Operation>& operations);
 void RefuseWrites(const std::vector<Operation>& operations,
                   std::string_view what, std::string_view where);
 
+// What becomes of a worker's own writes of what is reduced.
+enum class OwnWrites : uint8_t {
+  kFirst,    // the mean is written behind them
+  kReduced,  // they are run for what is reduced (AllReduceOptions::in_two)
+  kNever,    // the mean alone is written (AllReduceOptions::shared)
+};
+
 // Makes the floating variables that `writes` (WritesOf) write, such as moving
 // statistics, the mean over all workers, too. `weight` is a scalar, the weight
 // of this worker's values, with mean 1 over the workers; values of weight 0 may
-// be NaN. Empty: all weigh alike. Returns the operations that do it, to be run
-// with the writes or, if variables are `shared` (AllReduceOptions), in their
-// place. `contributions`, unless null, take the place of all-reduces.
+// be NaN. Empty: all weigh alike. Returns the operations that do it.
+// `contributions`, unless null, take the place of all-reduces.
 std::vector<Operation> ReduceUpdates(const std::vector<Node*>& writes,
-                                     const Output& weight = Output(),
-                                     size_t bucket_bytes = BucketBytes().others,
-                                     bool shared = false,
-                                     Contributions* contributions = nullptr);
+                                     const Output& weight, size_t bucket_bytes,
+                                     OwnWrites own,
+                                     Contributions* contributions);
 
 }  // namespace sluice
 

@@ -9,6 +9,7 @@
 #include "graph/ops/elementwise.h"
 #include "graph/traversal.h"
 #include "io/files/crc32c.h"
+#include "models/optim/hyperparameters.h"
 #include "models/optim/root_scalar.h"
 
 namespace sluice {
@@ -38,10 +39,6 @@ void Require(bool holds, std::string_view schedule, std::string_view wanted) {
               fmt::format("learning rate: {}: wanted {}", schedule, wanted));
 }
 
-bool IsRate(double rate) {
-  return std::isfinite(rate) && rate >= 0;
-}
-
 // "piecewise(1 until 10, 0.1 until 20, 0.01)"; of many the first ones, and a
 // checksum by which others differ.
 std::string DescribePieces(const std::vector<int64_t>& boundaries,
@@ -66,7 +63,8 @@ LearningRate::LearningRate(double constant)
     : description_(fmt::format("{}", constant)),
       build_(
           [constant](const Output& step) { return Float64(step, constant); }) {
-  Require(IsRate(constant), description_, "a number that is not negative");
+  Require(IsFactor(constant), description_,
+          "a finite number that is not negative");
 }
 
 Output LearningRate::At(const Output& step) const {
@@ -91,8 +89,8 @@ LearningRate Piecewise(const std::vector<int64_t>& boundaries,
       fmt::format("one value more than the {} boundaries", boundaries.size()));
   Require(std::is_sorted(boundaries.begin(), boundaries.end()), name,
           "boundaries that grow");
-  Require(std::all_of(values.begin(), values.end(), IsRate), name,
-          "rates that are not negative");
+  Require(std::all_of(values.begin(), values.end(), IsFactor), name,
+          "finite rates that are not negative");
   return {DescribePieces(boundaries, values), [=](const Output& step) {
             Output rate = Float64(step, values.back());
             for (size_t i = boundaries.size(); i-- > 0;) {
@@ -106,7 +104,7 @@ LearningRate Piecewise(const std::vector<int64_t>& boundaries,
 LearningRate StepDecay(double rate, double factor, int64_t every) {
   const std::string name =
       fmt::format("step_decay({} * {} every {} steps)", rate, factor, every);
-  Require(IsRate(rate) && std::isfinite(factor) && factor > 0 && every > 0,
+  Require(IsFactor(rate) && std::isfinite(factor) && factor > 0 && every > 0,
           name, "a rate, a positive factor and a positive number of steps");
   return {name, [=](const Output& step) {
             const Output times =
@@ -118,7 +116,7 @@ LearningRate StepDecay(double rate, double factor, int64_t every) {
 LearningRate WarmUp(int64_t steps, const LearningRate& then, double start) {
   const std::string name = fmt::format("warm_up({} over {} steps, then {})",
                                        start, steps, then.description());
-  Require(IsRate(start) && steps > 0, name,
+  Require(IsFactor(start) && steps > 0, name,
           "a rate and a positive number of steps");
   return {name, [=](const Output& step) {
             const Output end =
@@ -131,8 +129,8 @@ LearningRate WarmUp(int64_t steps, const LearningRate& then, double start) {
 LearningRate Cosine(double rate, int64_t steps, double final_rate) {
   const std::string name =
       fmt::format("cosine({} to {} over {} steps)", rate, final_rate, steps);
-  Require(IsRate(rate) && IsRate(final_rate) && steps > 0, name,
-          "rates that are not negative and a positive number of steps");
+  Require(IsFactor(rate) && IsFactor(final_rate) && steps > 0, name,
+          "finite rates that are not negative and a positive number of steps");
   return {name, [=](const Output& step) {
             const Output wave =
                 Cos(std::numbers::pi * Progress(step, steps)) + 1;
@@ -145,9 +143,10 @@ LearningRate Polynomial(double rate, int64_t steps, double final_rate,
   const std::string name =
       fmt::format("polynomial({} to {} over {} steps, power {})", rate,
                   final_rate, steps, power);
-  Require(IsRate(rate) && IsRate(final_rate) && steps > 0 && power > 0, name,
-          "rates that are not negative, a positive number of steps and a "
-          "positive power");
+  Require(IsFactor(rate) && IsFactor(final_rate) && steps > 0 && power > 0,
+          name,
+          "finite rates that are not negative, a positive number of steps and "
+          "a positive power");
   return {name, [=](const Output& step) {
             const Output left = 1 - Progress(step, steps);
             return final_rate + (rate - final_rate) * Pow(left, power);
@@ -155,9 +154,11 @@ LearningRate Polynomial(double rate, int64_t steps, double final_rate,
 }
 
 LearningRate Scaled(const LearningRate& rate, double factor) {
-  return {
-      fmt::format("{} * {}", factor, rate.description()),
-      [rate, factor](const Output& step) { return rate.At64(step) * factor; }};
+  const std::string name = fmt::format("{} * {}", factor, rate.description());
+  Require(IsFactor(factor), name, "a finite factor that is not negative");
+  return {name, [rate, factor](const Output& step) {
+            return rate.At64(step) * factor;
+          }};
 }
 
 LearningRate Plateau(const LearningRate& rate) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "graph/ops/elementwise.h"
+#include "models/optim/hyperparameters.h"
 #include "models/optim/schedule.h"
 
 namespace sluice {
@@ -62,7 +63,9 @@ class Parser {
   }
 
   double CheckRate(double rate, size_t at) const {
-    if (rate < 0) Fail(at, "a learning rate that is not negative");
+    if (!IsFactor(rate)) {
+      Fail(at, "a finite learning rate that is not negative");
+    }
     return rate;
   }
 

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "io/files/without_query.h"
 #include "models/report/html.h"
 
 namespace sluice::report {
@@ -221,9 +222,10 @@ std::string FlagTable(const std::vector<RunCurves>& runs) {
     std::set<std::optional<std::string>> values;
     for (const RunCurves& run : runs) {
       const auto found = run.facts.flags.find(name);
-      const bool given = found != run.facts.flags.end();
-      values.insert(given ? std::optional(found->second) : std::nullopt);
-      cells.push_back(given ? found->second : "");
+      std::optional<std::string> value;
+      if (found != run.facts.flags.end()) value = WithoutQuery(found->second);
+      cells.push_back(value.value_or(""));
+      values.insert(std::move(value));
     }
     if (values.size() > 1) rows.push_back(std::move(cells));
   }

@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "dist/servers/server.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
 #include "graph/session/cluster.h"
 #include "graph/text/text.h"
 #include "io/files/path_kind.h"
@@ -69,10 +71,11 @@ void NoteFewExamples(const TrainingRun& run) {
       batches * static_cast<double>(run.batch_size()), run.batch_size()));
 }
 
-// What lies beside the checkpoints of a training and is of it alone: scalars,
-// the step, what the program was told (models/cli/run_record.h), events.
+// What lies beside the checkpoints of a training and is of it alone, what going
+// on needs most first: what the program was told (models/cli/run_record.h),
+// scalars, the step, events.
 std::vector<std::string> FilesBeside(const std::string& log_dir) {
-  std::vector<std::string> files = {"scalars.csv", "step.graph", "run.json"};
+  std::vector<std::string> files = {"run.json", "scalars.csv", "step.graph"};
   for (const char* folder : {"train", "eval", "evaluator"}) {
     const std::string path = JoinPath(log_dir, folder);
     if (!IsFolder(path).ValueOrThrow()) continue;
@@ -107,6 +110,33 @@ class KeepEvaluated : public Hook {
   }
 };
 
+// The bad examples that may be passed over are the whole training's: one that
+// is resumed does not begin to count anew.
+class KeepBadExamples : public Hook {
+ public:
+  explicit KeepBadExamples(std::shared_ptr<BadExamples> bad)
+      : bad_(std::move(bad)) {}
+  std::string StateName() const override { return "bad_examples"; }
+  std::string SaveState() const override {
+    // A checkpoint's header has room for so many bytes of JSON.
+    constexpr size_t kMost = size_t{16} << 20;
+    std::vector<std::string> messages = bad_->messages();
+    size_t bytes = 0, kept = 0;
+    for (; kept < messages.size(); ++kept) {
+      bytes += Json(messages[kept]).LenientText().size() + 1;
+      if (bytes > kMost) break;
+    }
+    messages.resize(kept);
+    return Json(messages).LenientText();
+  }
+  void RestoreState(const std::string& state) override {
+    bad_->Know(ParseJsonStrings(state).ValueOrThrow());
+  }
+
+ private:
+  const std::shared_ptr<BadExamples> bad_;
+};
+
 }  // namespace
 
 Trainer::Trainer(TrainerSpec spec, RunContext run, TrainingOptions options)
@@ -127,6 +157,9 @@ Trainer::Trainer(TrainerSpec spec, RunContext run, TrainingOptions options)
                             spec_.name));
   }
   options_.servers.reporter = reporter_;
+  if (run_.bad_examples != nullptr && run_.bad_examples->limit() > 0) {
+    AddHook(std::make_unique<KeepBadExamples>(run_.bad_examples));
+  }
   TakePlace();
 }
 

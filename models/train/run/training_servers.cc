@@ -135,7 +135,9 @@ SessionOptions TrainingRun::PlaceTraining() {
                                         : "loss scaling (fp16)"));
   }
   for (const auto& node : graph_.nodes()) {
-    if (!apart_ || !workers_.several() || !node->op().collective) continue;
+    // The session has no collective then, and would count one worker.
+    const bool of_several = node->op().collective || node->op().asks_seat;
+    if (!apart_ || !workers_.several() || !of_several) continue;
     throw Error(
         Code::kUnimplemented,
         fmt::format("'{}' is for workers that do each step together: "

@@ -178,6 +178,12 @@ TEST_CASE("training and evaluation end at a bad picture, or pass over some") {
     CHECK(result["evaluated_on"] == "test");
     CHECK(Contains(trained.err, "val/1/broken.png"));
   }
+  // Nothing is left to train, and those of before are the training's.
+  const Outcome done =
+      RunResNet50(On("train", data, log, {"--steps", "9", "--skip-bad", "2"}));
+  CHECK(done.code == 0);
+  CHECK(LastObject(done.out)["bad_examples"] == 2);
+  CHECK(Contains(done.err, "train/0/broken.png"));
   const Outcome eval = RunResNet50(On("eval", data, log, {"--skip-bad", "1"}));
   CHECK(eval.code == 0);
   const Json result = LastObject(eval.out);

@@ -153,6 +153,24 @@ std::string Printed(const std::vector<float>& values,
   });
 }
 
+// As JSON says them, however many digits they have.
+TEST_CASE("whole numbers are printed whole") {
+  for (const int64_t whole :
+       {int64_t{7}, int64_t{12346}, int64_t{-20231105}, (int64_t{1} << 53) + 1,
+        std::numeric_limits<int64_t>::max()}) {
+    const Example one = {{"class", Tensor::Array<int64_t>({1}, {whole})}};
+    CHECK(testing::StdoutOf([&] { PredictionPrinter({}).Print(one); }) ==
+          fmt::format("0: class {}\n", whole));
+    const std::string json = testing::StdoutOf(
+        [&] { PredictionPrinter({.json = true}).Print(one); });
+    CHECK(Objects(json)[0]["class"] == whole);
+  }
+  const Example row = {
+      {"counts", Tensor::Array<int32_t>({1, 3}, {1, 70000, 2})}};
+  CHECK(testing::StdoutOf([&] { PredictionPrinter({}).Print(row); }) ==
+        "0: counts 1 (70000)\n");
+}
+
 TEST_CASE("what is no number is the least probable") {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   const auto top = [](const std::vector<float>& values) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "graph/builder.h"
 #include "graph/session/session.h"
@@ -369,6 +370,80 @@ TEST_CASE("what cannot be trained is said") {
   CHECK(
       Contains(ErrorOf([&] { optimizers::ByName("sgdd"); }), "sgd, momentum"));
   CHECK(Contains(ErrorOf([&] { gradients::ClipByValue(0); }), "positive"));
+}
+
+TEST_CASE("numbers that no rule can train by are refused") {
+  using Use = void (*)(double x);
+  const std::map<std::string, Use> fractions = {
+      {"rmsprop: wanted a decay",
+       [](double x) { (void)optimizers::RmsProp(1, {.decay = x}); }},
+      {"adam: wanted a beta1",
+       [](double x) { (void)optimizers::Adam(1, {.beta1 = x}); }},
+      {"adam: wanted a beta2",
+       [](double x) { (void)optimizers::Adam(1, {.beta2 = x}); }},
+      {"adamw: wanted a beta1",
+       [](double x) { (void)optimizers::AdamW(1, {.beta1 = x}); }},
+      {"adamw: wanted a beta2",
+       [](double x) { (void)optimizers::AdamW(1, {.beta2 = x}); }},
+      {"lamb: wanted a beta1",
+       [](double x) { (void)optimizers::Lamb(1, {.beta1 = x}); }},
+      {"lamb: wanted a beta2",
+       [](double x) { (void)optimizers::Lamb(1, {.beta2 = x}); }}};
+  const std::map<std::string, Use> factors = {
+      {"momentum: wanted a finite momentum",
+       [](double x) { (void)optimizers::Momentum(1, x); }},
+      {"nesterov: wanted a finite momentum",
+       [](double x) { (void)optimizers::Nesterov(1, x); }},
+      {"rmsprop: wanted a finite momentum",
+       [](double x) { (void)optimizers::RmsProp(1, {.momentum = x}); }},
+      {"rmsprop: wanted a finite epsilon",
+       [](double x) { (void)optimizers::RmsProp(1, {.epsilon = x}); }},
+      {"adagrad: wanted a finite initial_accumulator",
+       [](double x) {
+         (void)optimizers::Adagrad(1, {.initial_accumulator = x});
+       }},
+      {"adagrad: wanted a finite epsilon",
+       [](double x) { (void)optimizers::Adagrad(1, {.epsilon = x}); }},
+      {"adam: wanted a finite epsilon",
+       [](double x) { (void)optimizers::Adam(1, {.epsilon = x}); }},
+      {"adamw: wanted a finite epsilon",
+       [](double x) { (void)optimizers::AdamW(1, {.epsilon = x}); }},
+      {"adamw: wanted a finite weight_decay",
+       [](double x) { (void)optimizers::AdamW(1, {.weight_decay = x}); }},
+      {"lars: wanted a finite momentum",
+       [](double x) { (void)optimizers::Lars(1, {.momentum = x}); }},
+      {"lars: wanted a finite weight_decay",
+       [](double x) { (void)optimizers::Lars(1, {.weight_decay = x}); }},
+      {"lars: wanted a finite trust",
+       [](double x) { (void)optimizers::Lars(1, {.trust = x}); }},
+      {"lars: wanted a finite epsilon",
+       [](double x) { (void)optimizers::Lars(1, {.epsilon = x}); }},
+      {"lamb: wanted a finite epsilon",
+       [](double x) { (void)optimizers::Lamb(1, {.epsilon = x}); }},
+      {"lamb: wanted a finite weight_decay",
+       [](double x) { (void)optimizers::Lamb(1, {.weight_decay = x}); }},
+      {"WeightDecay: wanted a finite rate",
+       [](double x) { (void)gradients::WeightDecay(x); }},
+      {"WithRateFactor: wanted a finite factor",
+       [](double x) { (void)optimizers::Sgd(1).WithRateFactor("*", x); }}};
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto check = [](const std::map<std::string, Use>& uses,
+                        const std::vector<double>& good,
+                        const std::vector<double>& bad) {
+    for (const auto& [text, use] : uses) {
+      CAPTURE(text);
+      for (const double x : good) CHECK_NOTHROW(use(x));
+      for (const double x : bad) {
+        CAPTURE(x);
+        CHECK(Contains(ErrorOf([&] { use(x); }), text));
+      }
+    }
+  };
+  // What they become is float32.
+  check(fractions, {0, 0.5, std::nextafter(1.0F, 0.0F)},
+        {1, std::nextafter(1.0, 0.0), 1.5, -0.1, 1e300, kInfinity, kNan});
+  check(factors, {0, 0.5, 2}, {-0.1, 1e39, kInfinity, kNan});
 }
 
 TEST_CASE("every optimizer of the command line brings the loss down") {

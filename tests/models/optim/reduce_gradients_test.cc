@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <random>
 #include <span>
 #include <string>
@@ -11,6 +13,7 @@
 #include "engine/runtime/collective.h"
 #include "graph/builder.h"
 #include "graph/session/session.h"
+#include "models/nn/layers.h"
 #include "models/optim/optimizers.h"
 #include "tests/support/error_text.h"
 
@@ -228,6 +231,66 @@ TEST_CASE("all that updates and the loss write on their way is averaged") {
   CHECK(session.Read(velocity).At(1) == 1.5 * 2);
   CHECK(session.Read(moment).At(1) == 1.5 * -1);
   CHECK(session.Read(centre).At(1) == 1.5);
+}
+
+// Each collective comes after all that the graph had before it.
+TEST_CASE("a later collective by itself writes no statistics") {
+  for (const bool scaled : {false, true}) {
+    CAPTURE(scaled);
+    Graph graph;
+    const Scope root(graph);
+    const Output x = graph.Placeholder("x", DType::kFloat32, {4, 1});
+    const Output apply = graph.Placeholder("apply", DType::kBool, {});
+    const Output w = graph.Variable("w", Ones({1, 1}));
+    const Output last = graph.Variable("last", Zeros({}), {.trainable = false});
+    const Output y = layers::BatchNorm(root / "norm", MatMul(x, w),
+                                       {.training = true, .momentum = 0.5});
+    const Output update = Assign(last, Max(x));
+    MakeConditional(update, apply);
+    graph.AddUpdate(update);
+    Optimizer optimizer = optimizers::Momentum(0.1).WithAllReduce();
+    if (scaled) optimizer = optimizer.WithLossScaling();
+    const Operation train = optimizer.Minimize(Mean(Square(y - 1)));
+    const Output shown = AllReduce(Mean(x));
+    SessionOptions options;
+    options.collective = std::make_shared<Doubled>();
+    Session session(graph, options);
+    session.Initialize();
+    const auto feeds = [&](float first, bool applies) -> std::vector<Feed> {
+      return {{x, Tensor::Array<float>({4, 1}, {first, 3, 4, 8})},
+              {apply, Tensor::Scalar(applies)}};
+    };
+    const auto values = [&] {
+      std::map<std::string, Tensor> read;
+      for (const Output& variable : graph.Variables()) {
+        read[variable.name()] = session.Read(variable);
+      }
+      return read;
+    };
+    const auto check_same = [&](const std::map<std::string, Tensor>& before) {
+      for (const auto& [name, value] : values()) {
+        CAPTURE(name);
+        if (IsLossScaleState(name) || name == "global_step") continue;
+        CHECK(value.BitEqual(before.at(name)));
+      }
+    };
+
+    session.Run(feeds(1, true), train);
+    const auto trained = values();
+    // 1.5 times what this worker has: batches of mean 4.
+    CHECK(trained.at("norm/running_mean").At(0) ==
+          doctest::Approx(1.5 * 0.5 * 4));
+    CHECK(trained.at("last").At(0) == 1.5 * 8);
+    CHECK(session.Run(feeds(9, true), shown).At(0) == doctest::Approx(1.5 * 6));
+    check_same(trained);
+    CHECK(session.Read(GlobalStep(graph)).IntAt(0) == 1);
+    if (scaled) {
+      session.Run(feeds(std::numeric_limits<float>::infinity(), true), train);
+      check_same(trained);
+    }
+    session.Run(feeds(1, false), train);
+    CHECK(session.Read(last).At(0) == 1.5 * (1.5 * 8));
+  }
 }
 
 TEST_CASE("a count of a share is refused on the way to an update, too") {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -268,7 +269,29 @@ TEST_CASE("schedules that make no sense are refused") {
   CHECK(Contains(ErrorOf([] { Piecewise({1}, {1}); }), "piecewise"));
   CHECK(Contains(ErrorOf([] { Piecewise({2, 1}, {1, 1, 1}); }), "grow"));
   CHECK(Contains(ErrorOf([] { Cosine(1, 0); }), "positive number of steps"));
-  CHECK(Contains(ErrorOf([] { LearningRate rate = -1.0; }), "not negative"));
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  // The last is infinite in float32, which optimizers have.
+  for (const double bad : {-1.0, kInfinity, std::nan(""), 1e39}) {
+    CAPTURE(bad);
+    for (const std::string& error : {
+             ErrorOf([=] { LearningRate rate = bad; }),
+             ErrorOf([=] { Scaled(0.1, bad); }),
+             ErrorOf([=] {
+               Piecewise({1}, {1, bad});
+             }),
+             ErrorOf([=] { Cosine(1, 10, bad); }),
+             ErrorOf([=] { Polynomial(bad, 10); }),
+         }) {
+      CHECK(Contains(error, "finite"));
+      CHECK(Contains(error, "not negative"));
+    }
+    CHECK(Contains(ErrorOf([=] { WarmUp(10, 0.1, bad); }), "wanted a rate"));
+    CHECK(Contains(ErrorOf([=] { StepDecay(bad, 1, 1); }), "wanted a rate"));
+  }
+  CHECK(Contains(ErrorOf([] { Schedule("5:0.1->1e39", 10.0); }),
+                 "a finite learning rate"));
+  CheckRates(Scaled(0.1, 0), {{0, 0}});
+  CheckRates(3e38, {{0, 3e38}});
 }
 
 }  // namespace

@@ -1,12 +1,17 @@
-// Trainings in one graph, each of variables of its own, that are run in turn.
+// Trainings in one graph, each of variables of its own, or several of one, that
+// are run in turn.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdint>
+#include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "graph/builder.h"
 #include "graph/session/session.h"
+#include "models/nn/layers.h"
 #include "models/optim/optimizers.h"
 #include "tests/support/error_text.h"
 
@@ -31,12 +36,14 @@ class Training {
     train_ =
         of_several ? optimizer.Minimize(loss, {w}) : optimizer.Minimize(loss);
   }
-  void Run(Session& session, int run, bool overflows) const {
+  void Run(Session& session, int run, bool overflows,
+           std::vector<Feed> feeds = {}) const {
     const int own = static_cast<int>(name_.size());  // each has its gradients
     const float values[] = {
         static_cast<float>((7 * run + 3 * own) % 5) - 1.75F,
         overflows ? kHuge : static_cast<float>((3 * run + own) % 7) - 2.5F};
-    session.Run({{g_, Tensor::Vector<float>(values)}}, train_);
+    feeds.push_back({g_, Tensor::Vector<float>(values)});
+    session.Run(feeds, train_);
   }
 
  private:
@@ -140,6 +147,212 @@ TEST_CASE("two losses of one variable may be trained on in turn") {
   CHECK(session.Read(w).At(0) == 1);
   session.Run({}, to_five);
   CHECK(session.Read(w).At(0) == 3);
+}
+
+// What one training of a variable keeps of it.
+struct KeptByAdam {
+  double m = 0, v = 0, sum = 0;
+  int runs = 0, updates = 0;
+  void Run(double gradient, int accumulates, double* w) {
+    sum += gradient;
+    if (++runs % accumulates != 0) return;
+    const double g = sum / accumulates;
+    sum = 0;
+    ++updates;
+    m = 0.9 * m + 0.1 * g;
+    v = 0.999 * v + 0.001 * g * g;
+    *w -= 0.1 * m / (1 - std::pow(0.9, updates)) /
+          (std::sqrt(v / (1 - std::pow(0.999, updates))) + 1e-8);
+  }
+};
+
+TEST_CASE("each of several trainings of a variable has slots of its own") {
+  const std::vector<int> numbers[] = {{1, 1}, {1, 1, 1}, {2, 3, 2}};
+  std::mt19937 random(1);
+  for (const std::vector<int>& accumulates : numbers) {
+    const auto count = accumulates.size();
+    CAPTURE(count);
+    Graph graph;
+    const Output w = graph.Variable("w", Filled(1, {}));
+    const Output g = graph.Placeholder("g", DType::kFloat32, {});
+    std::vector<Operation> trainings;
+    for (const int n : accumulates) {
+      trainings.push_back(optimizers::Adam(0.1)
+                              .With(gradients::Accumulate(n))
+                              .Minimize(w * g, {w}));
+    }
+    std::vector<KeptByAdam> by_hand(count);
+    double wanted = 1;
+    Session session(graph);
+    session.Initialize();
+    for (int run = 0; run < 40; ++run) {
+      CAPTURE(run);
+      const size_t i = random() % count;
+      const double gradient = static_cast<double>(random() % 8) / 4 - 0.75;
+      session.Run({{g, Tensor::Scalar(static_cast<float>(gradient))}},
+                  trainings[i]);
+      by_hand[i].Run(gradient, accumulates[i], &wanted);
+      CHECK(session.Read(w).At(0) == doctest::Approx(wanted).epsilon(1e-4));
+      for (size_t k = 0; k < count; ++k) {
+        CAPTURE(k);
+        const std::string number = k == 0 ? "" : "_" + std::to_string(k);
+        const auto check = [&](const std::string& slot, double value) {
+          CHECK(session.Read(graph.Get("w/" + slot + number)).At(0) ==
+                doctest::Approx(value).epsilon(1e-4).scale(0.01));
+        };
+        check("m", by_hand[k].m);
+        check("v", by_hand[k].v);
+        if (accumulates[k] == 1) continue;
+        check("gradient_sum", by_hand[k].sum);
+        CHECK(IsAccumulatedGradient("w/gradient_sum" + number));
+      }
+    }
+  }
+  for (const char* name : {"gradient_sum", "w/gradient_sum_", "w/gradient_sums",
+                           "w/gradient_sum_1a", "w/gradient_sum/1"}) {
+    CAPTURE(name);
+    CHECK_FALSE(IsAccumulatedGradient(name));
+  }
+}
+
+TEST_CASE("of several trainings of a variable one averages it") {
+  Graph graph;
+  const Output w = graph.Variable("w", Filled(1, {}));
+  const Optimizer sgd = optimizers::Sgd(0.1).WithAverages(0.9);
+  sgd.Minimize(w * w, {w});
+  const std::string error = ErrorOf([&] { sgd.Minimize(-w, {w}); });
+  CHECK(Contains(error, "WithAverages: there is 'w/average' already"));
+  CHECK(Contains(error, "several_trainings_test.cc:"));
+  CHECK_NOTHROW(optimizers::Sgd(0.1).Minimize(-w, {w}));
+}
+
+// All trainings of a graph run Graph::updates.
+TEST_CASE("what a loss scale leaves out another training does not") {
+  std::mt19937 random(1);
+  for (const bool scaled_first : {false, true}) {
+    CAPTURE(scaled_first);
+    Graph graph;
+    const Scope root(graph);
+    const Output x = graph.Placeholder("x", DType::kFloat32, {4, 1});
+    const Output count =
+        graph.Variable("count", Zeros({}, DType::kInt64), {.trainable = false});
+    layers::BatchNorm(root / "norm", x, {.training = true, .momentum = 0.5});
+    graph.AddUpdate(Group(graph, {AssignAdd(count, 1)}));
+    const Optimizer sgd = optimizers::Sgd(0.1), scaled = sgd.WithLossScaling();
+    const Training first(graph, "d", scaled_first ? scaled : sgd, true);
+    const Training second(graph, "gen", scaled_first ? sgd : scaled, true);
+    Session session(graph);
+    session.Initialize();
+    double mean = 0;
+    int64_t counted = 0, skipped = 0;
+    for (int run = 0; run < 24; ++run) {
+      CAPTURE(run);
+      const bool scales = random() % 2 == 0;
+      const bool overflows = scales && random() % 3 == 0 && skipped < 8;
+      Tensor batch(DType::kFloat32, {4, 1});
+      double sum = 0;
+      for (float& value : batch.values<float>()) {
+        value = static_cast<float>(random() % 16) / 4;
+        sum += value;
+      }
+      (scales == scaled_first ? first : second)
+          .Run(session, run, overflows, {{x, batch}});
+      if (overflows) {
+        ++skipped;
+      } else {
+        mean = 0.5 * mean + 0.5 * (sum / 4);
+        ++counted;
+      }
+      CHECK(session.Read(graph.Get("norm/running_mean")).At(0) ==
+            doctest::Approx(mean).epsilon(1e-5));
+      CHECK(session.Read(count).IntAt(0) == counted);
+    }
+    CHECK(skipped > 0);
+    CHECK(counted > 8);
+    CHECK(session.Read(graph.Get("loss_scale/skipped_steps")).IntAt(0) ==
+          skipped);
+  }
+}
+
+// Because it is not an update by itself, which a training may have twice.
+TEST_CASE("what no loss scale can leave out for its training is refused") {
+  const Optimizer sgd = optimizers::Sgd(0.1), scaled = sgd.WithLossScaling();
+  for (const bool listed : {false, true}) {
+    for (const bool scaled_first : {false, true}) {
+      CAPTURE(listed);
+      CAPTURE(scaled_first);
+      Graph graph;
+      const Output w = graph.Variable("w", Filled(1, {}));
+      const Output u = graph.Variable("u", Filled(1, {}));
+      const auto statistic = [&](const char* name) {
+        return graph.Variable(name, Zeros({}), {.trainable = false});
+      };
+      const Output mean = statistic("mean"), last = statistic("last");
+      const Output moved = StopGradient(Assign(mean, mean + 1));
+      if (listed) graph.AddUpdate(Assign(last, 2 * moved));
+      const auto train = [&](bool scales, const Output& v) {
+        if (scales) {
+          scaled.Minimize(listed ? v * v : v * v + moved, {v});
+        } else {
+          sgd.Minimize(listed ? v * v : v * moved, {v});
+        }
+      };
+      train(scaled_first, w);
+      CHECK(Contains(ErrorOf([&] { train(!scaled_first, u); }),
+                     "updates 'mean' in several trainings of the graph"));
+    }
+  }
+}
+
+// A training's all-reduces come after those that the graph has, and have run
+// what these need.
+TEST_CASE("trainings that meet in all-reduces are run in turn, or refused") {
+  const Optimizer sgd = optimizers::Sgd(0.1).WithAllReduce();
+  for (const bool assigns : {false, true}) {
+    for (const int scaled : {0, 1, 2}) {  // neither, the first, the second
+      CAPTURE(assigns);
+      CAPTURE(scaled);
+      Graph graph;
+      const Output x = graph.Placeholder("x", DType::kFloat32, {4});
+      const Output stat =
+          graph.Variable("stat", Zeros({}), {.trainable = false});
+      graph.AddUpdate(assigns ? Assign(stat, Mean(x))
+                              : AssignAdd(stat, Mean(x)));
+      const auto train = [&](int place, const char* name) {
+        return Training(graph, name,
+                        place == scaled ? sgd.WithLossScaling() : sgd, true);
+      };
+      const Training first = train(1, "d");
+      // What the loss scale leaves out is another node.
+      if (!assigns && scaled > 0) {
+        const std::string error = ErrorOf([&] { train(2, "gen"); });
+        CHECK(Contains(error, "updates 'stat', and so does "));
+        CHECK(Contains(error, "give each training a graph of its own"));
+        CHECK(Contains(error, "several_trainings_test.cc:"));
+        continue;
+      }
+      const Training second = train(2, "gen");
+      Session session(graph);
+      session.Initialize();
+      const float none[] = {0, 0};
+      float sum = 0;
+      for (int run = 0; run < 6; ++run) {
+        CAPTURE(run);
+        const auto mean = static_cast<float>(run + 2);
+        std::vector<Feed> feeds = {
+            {x, Tensor::Array<float>({4}, {mean, mean - 1, mean + 1, mean})}};
+        if (run % 2 == 0) {
+          first.Run(session, run, false, feeds);
+        } else {
+          feeds.push_back(
+              {graph.Get("d_gradient"), Tensor::Vector<float>(none)});
+          second.Run(session, run, false, feeds);
+        }
+        sum += mean;
+        CHECK(session.Read(stat).At(0) == (assigns ? mean : sum));
+      }
+    }
+  }
 }
 
 // It would take the other's runs for its own, whichever comes first.

@@ -268,6 +268,23 @@ TEST_CASE("the flags that differ") {
   CHECK(RunsPage({first, first}).find("Flags that differ") == page.npos);
 }
 
+TEST_CASE(
+    "addresses are shown without their signatures, by which none differ") {
+  RunCurves first = {"first", {}};
+  RunCurves second = {"second", {}};
+  first.facts.flags = {{"data", "https://h/a.tar?signature=1"},
+                       {"weights", "https://h/a.pth?signature=1"},
+                       {"labels", "a?1"}};
+  second.facts.flags = {{"data", "https://h/a.tar?signature=2"},
+                        {"weights", "https://h/b.pth?signature=2"},
+                        {"labels", "a?2"}};
+  const std::string page = RunsPage({first, second});
+  CHECK(!Contains(page, "signature"));
+  CHECK(Cells(std::string_view(page).substr(page.find("Flags that differ"))) ==
+        Strings{"flag", "first", "second", "--labels", "a?1", "a?2",
+                "--weights", "https://h/a.pth", "https://h/b.pth"});
+}
+
 // Whether each element ends, in the order in which they began, and no text has
 // a bare "&".
 bool WellFormed(std::string_view page) {

@@ -451,17 +451,25 @@ TEST_CASE("what cannot be is said before the first step") {
   CHECK(Contains(error(1, wrong), "--compress-gradients"));
   wrong.options = [](int) { return TrainingOptions{.virtual_workers = 2}; };
   CHECK(Contains(error(1, wrong), "virtual workers"));
-  wrong = task;
-  wrong.spec = [](int) {
-    TrainerSpec spec = PlainSpec();
-    spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
-      ModelSpec model = testing::Network(scope, in, run);
-      model.loss = AllReduce(model.loss, Reduction::kMean, "met");
-      return model;
+  for (const bool exchanges : {true, false}) {
+    wrong = task;
+    wrong.spec = [exchanges](int) {
+      TrainerSpec spec = PlainSpec();
+      spec.model = [exchanges](Scope& scope, const Features& in,
+                               const RunContext& run) {
+        ModelSpec model = testing::Network(scope, in, run);
+        model.loss = exchanges
+                         ? AllReduce(model.loss, Reduction::kMean, "met")
+                         : model.loss / Cast(NumWorkers(model.loss.graph()),
+                                             DType::kFloat32);
+        return model;
+      };
+      return spec;
     };
-    return spec;
-  };
-  CHECK(Contains(error(1, wrong), "'met' is for workers that do each step"));
+    const std::string said = error(1, wrong);
+    CHECK(Contains(said, "' is for workers that do each step together"));
+    if (exchanges) CHECK(Contains(said, "'met'"));
+  }
   wrong.spec = [](int) {
     TrainerSpec spec = PlainSpec();
     spec.optimizer = [](const RunContext&) {

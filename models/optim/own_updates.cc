@@ -1,0 +1,146 @@
+#include "models/optim/own_updates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/ops/element_updates.h"
+#include "graph/traversal.h"
+#include "models/optim/loss_scale.h"
+#include "models/optim/reduce_gradients.h"
+
+namespace sluice {
+namespace {
+
+bool IsAmong(const std::vector<Node*>& nodes, const Node* node) {
+  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+}
+
+// The members of groups in place of these, each once.
+void AddMembers(const std::vector<Node*>& nodes, std::vector<Node*>* members) {
+  for (Node* node : nodes) {
+    if (node->Is("NoOp")) {
+      AddMembers(node->control_inputs(), members);
+    } else if (!IsAmong(*members, node)) {
+      members->push_back(node);
+    }
+  }
+}
+
+void AddDependencies(const Node& node, std::vector<const Node*>* nodes) {
+  ForEachDependency(node, [&](const Node& from) { nodes->push_back(&from); });
+}
+
+bool Writes(const Node* node) {
+  return node->mutates() > 0;
+}
+
+bool WriteOneVariable(const Node& a, const Node& b) {
+  for (int i = 0; i < a.mutates(); ++i) {
+    for (int j = 0; j < b.mutates(); ++j) {
+      if (a.input(i) == b.input(j)) return true;
+    }
+  }
+  return false;
+}
+
+Node* Twin(const Node& update) {
+  Graph& graph = update.graph();
+  const DeviceScope there(graph, update.device());
+  Node& twin = graph.Add(
+      {update.op().name,
+       std::vector<Operand>(update.inputs().begin(), update.inputs().end()),
+       update.attrs()});
+  twin.set_location(update.location());
+  for (Node* before : update.control_inputs()) twin.AddControlInput(before);
+  return &twin;
+}
+
+std::vector<Operation> TrainingsBy(const Output& step) {
+  std::vector<Operation> trainings;
+  for (const auto& node : step.graph().nodes()) {
+    const std::vector<Node*>& runs = node->control_inputs();
+    const bool counts = std::any_of(
+        runs.begin(), runs.end(),
+        [&](const Node* run) { return Writes(run) && run->input(0) == step; });
+    if (counts && node->Is("NoOp")) trainings.emplace_back(node.get());
+  }
+  return trainings;
+}
+
+// Whether the write is left out where gradients overflow.
+bool FollowsLossScale(const Node& write) {
+  const Output condition = ConditionOf(write);
+  if (!condition.valid()) return false;
+  const auto needed = Needed({&condition.node()});
+  return std::any_of(needed.begin(), needed.end(), [](const Node* node) {
+    return node->IsVariable() && IsLossScaleState(node->name());
+  });
+}
+
+}  // namespace
+
+std::vector<Operation> OwnUpdates(const std::vector<Operation>& updates,
+                                  const Output& loss) {
+  std::vector<Node*> given, members;
+  for (const Operation& update : updates) given.push_back(&update.node());
+  AddMembers(given, &members);
+  std::vector<const Node*> users = {&loss.node()};
+  for (const Node* member : members) AddDependencies(*member, &users);
+  const auto needed = Needed(users);
+  const bool any_need_writes =
+      std::any_of(needed.begin(), needed.end(), Writes);
+  std::vector<Operation> own;
+  for (Node* member : members) {
+    const bool separable =
+        Writes(member) && !needed.contains(member) &&
+        (!any_need_writes || WritesOf({Operation(member)}).size() == 1);
+    own.emplace_back(separable ? Twin(*member) : member);
+  }
+  return own;
+}
+
+void CheckOwnWrites(const std::vector<Node*>& writes, const Output& step,
+                    bool leaves_out) {
+  std::vector<Node*> others;
+  if (leaves_out) others = WritesOf(TrainingsBy(step));
+  for (const Node* write : writes) {
+    if (leaves_out ? !IsAmong(others, write) : !FollowsLossScale(*write)) {
+      continue;
+    }
+    throw Error(
+        Code::kUnimplemented,
+        fmt::format("'{}' updates '{}' in several trainings of the graph, on "
+                    "the way to another update or to a loss: one with loss "
+                    "scaling (float16) cannot leave it out for itself; give "
+                    "each a graph of its own ({})",
+                    write->name(), write->input(0).name(), write->location()));
+  }
+}
+
+void CheckCollectives(const std::vector<Node*>& writes) {
+  if (writes.empty()) return;
+  std::vector<Operation> collectives;
+  for (const auto& node : writes[0]->graph().nodes()) {
+    if (node->op().collective) collectives.emplace_back(node.get());
+  }
+  for (const Node* other : WritesOf(collectives)) {
+    if (IsAmong(writes, other)) continue;
+    for (const Node* write : writes) {
+      if (!WriteOneVariable(*write, *other) ||
+          Needed({other}).contains(write)) {
+        continue;
+      }
+      throw Error(
+          Code::kUnimplemented,
+          fmt::format("'{}' updates '{}', and so does '{}', by itself, on the "
+                      "way to a collective of the graph: all-reduces of a "
+                      "later training come after that, and so it would run "
+                      "both; give each training a graph of its own ({})",
+                      write->name(), write->input(0).name(), other->name(),
+                      write->location()));
+    }
+  }
+}
+
+}  // namespace sluice
