@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -18,7 +19,14 @@ class NetHosts {
  public:
   // Tests that may run at the same time have different `net`s: 10.NET.0.0/24,
   // in which this machine is 10.NET.0.1 and host i from 0 is 10.NET.0.(i + 2).
-  NetHosts(int net, int count) : net_(net), count_(count) {
+  // Of one `net` another process's hosts are waited for until they are gone.
+  NetHosts(int net, int count)
+      : net_(net),
+        count_(count),
+        lock_(open(fmt::format("/run/sluice-net-{}.lock", net).c_str(),
+                   O_CREAT | O_RDWR | O_CLOEXEC, 0600)),
+        locked_(flock(lock_, LOCK_EX) == 0) {
+    if (!locked_) return;
     Remove();
     made_ =
         Run(fmt::format("ip link add slbr{0} type bridge && ip addr add "
@@ -27,7 +35,11 @@ class NetHosts {
                         net));
     for (int host = 0; made_ && host < count; ++host) made_ = Add(host);
   }
-  ~NetHosts() { Remove(); }
+  ~NetHosts() {
+    if (locked_) Remove();
+    flock(lock_, LOCK_UN);  // processes that were forked may have it open yet
+    close(lock_);
+  }
   NetHosts(const NetHosts&) = delete;
   NetHosts& operator=(const NetHosts&) = delete;
 
@@ -99,7 +111,9 @@ class NetHosts {
   }
 
   const int net_, count_;
-  bool made_;
+  const int lock_;
+  const bool locked_;
+  bool made_ = false;
 };
 
 }  // namespace sluice::testing

@@ -156,9 +156,9 @@ TEST_CASE("who waits for whom is one line, and the end of it a limit") {
     CHECK(process->Wait() != 0);
     CHECK(Contains(process->err(),
                    task == 0
-                       ? std::string("rank 0 of 2 waits for rank 1 (0 s)")
+                       ? std::string("rank 0 of 2 waits for rank 1 (")
                        : fmt::format("rank 1 of 2 waits for rank 0 of 2 at "
-                                     "127.0.0.1:{} (0 s)",
+                                     "127.0.0.1:{} (",
                                      ports[0])));
     CHECK(testing::Lines(process->err()) == 1);
   }

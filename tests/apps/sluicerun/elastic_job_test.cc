@@ -35,6 +35,9 @@ using testing::SavedStep;
 using testing::TemporaryFolder;
 using testing::Words;
 
+// So many that a training is far from its end when the last kill is due.
+constexpr int kEpochs = 60;
+
 // Of so many processes, each with a thread; `launcher` are its own flags.
 Words Job(int size, const Words& launcher, const Words& more) {
   Words words = {"-n", std::to_string(size)};
@@ -96,7 +99,6 @@ void CheckWhole(const std::string& log_dir, int epochs) {
 }
 
 TEST_CASE("whoever is killed, and comes, a training has the bits of one") {
-  constexpr int kEpochs = 30;
   std::mt19937 random(3);
   for (int trial = 0; trial < 3; ++trial) {
     CAPTURE(trial);
@@ -133,7 +135,6 @@ TEST_CASE("whoever is killed, and comes, a training has the bits of one") {
 }
 
 TEST_CASE("--restart is for the beginning, not for those that come") {
-  constexpr int kEpochs = 30;
   TemporaryFolder folder;
   const std::string log = folder / "log";
   const Outcome before =
@@ -169,7 +170,6 @@ TEST_CASE("--restart is for the beginning, not for those that come") {
 
 // Which leads then, and has been started with --restart, too.
 TEST_CASE("--restart: one that has come in and is left alone goes on") {
-  constexpr int kEpochs = 30;
   TemporaryFolder folder;
   const std::string log = folder / "log";
   // Many evaluations, so that it comes in before the end.
@@ -190,7 +190,6 @@ TEST_CASE("--restart: one that has come in and is left alone goes on") {
 }
 
 TEST_CASE("one that stands still is killed, and the others go on") {
-  constexpr int kEpochs = 30;
   for (const int rank : {0, 2}) {
     CAPTURE(rank);
     TemporaryFolder folder;
@@ -209,7 +208,6 @@ TEST_CASE("one that stands still is killed, and the others go on") {
 }
 
 TEST_CASE("too few save, say so, and the same command goes on") {
-  constexpr int kEpochs = 30;
   TemporaryFolder folder;
   // Nothing is saved on the way.
   const Words flags = Flags(folder / "log", kEpochs, "0", "0");
@@ -233,7 +231,6 @@ TEST_CASE("too few save, say so, and the same command goes on") {
 }
 
 TEST_CASE("an interrupt while they meet ends all, and nothing is lost") {
-  constexpr int kEpochs = 30;
   for (const int rank : {0, 1}) {
     TemporaryFolder folder;
     const Words job = Job(3, {"--elastic", "3", "--max-restarts", "9"},

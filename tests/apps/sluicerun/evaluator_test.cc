@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "io/checkpoints/checkpoint.h"
@@ -19,6 +20,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/last_object.h"
 #include "tests/support/mnist_program.h"
+#include "tests/support/newest_tensors.h"
 
 namespace sluice {
 namespace {
@@ -35,11 +37,12 @@ using testing::TemporaryFolder;
 using testing::Words;
 
 // What TensorFlow's evaluator is told: a cluster that it is no part of.
-std::unique_ptr<Process> Evaluator(const Words& flags) {
-  return testing::TrainWithVariables(
-      {R"(TF_CONFIG={"cluster": {"chief": ["h:1"], "worker": ["h:2"]},
-          "task": {"type": "evaluator", "index": 0}})"},
-      flags);
+std::unique_ptr<Process> Evaluator(const Words& flags,
+                                   const Words& variables = {}) {
+  const Words config = {
+      R"(TF_CONFIG={"cluster": {"chief": ["h:1"], "worker": ["h:2"]},
+          "task": {"type": "evaluator", "index": 0}})"};
+  return testing::TrainWithVariables(Joined(config, variables), flags);
 }
 
 // Results that were printed, by the steps that they are of.
@@ -64,23 +67,21 @@ TEST_CASE("an evaluator evaluates what is saved, and ends with the training") {
   const TemporaryFolder folder;
   const std::string log = folder / "log";
   const auto evaluator = Evaluator({"--log-dir", log, "--json"});
-  const auto train = [&](const Words& more) {
-    return RunMnist(
-        OnMnist("train", Joined({"--log-dir", log, "--epochs", "40", "--json",
-                                 "--save-every", "50", "--evaluate-every", "0"},
-                                more)));
+  const auto training = [&](const Words& more) {
+    return OnMnist("train",
+                   Joined({"--log-dir", log, "--epochs", "100000", "--json",
+                           "--save-every", "50", "--evaluate-every", "0"},
+                          more));
   };
   // A training that is interrupted has not ended.
-  const Process begun(
-      testing::kMnist,
-      OnMnist("train",
-              {"--log-dir", log, "--epochs", "40", "--json", "--log-every", "5",
-               "--save-every", "50", "--evaluate-every", "0"}));
+  const Process begun(testing::kMnist, training({"--log-every", "5"}));
   REQUIRE(begun.WaitFor("\"step\":120,"));
   kill(begun.pid(), SIGINT);
   CHECK(begun.Wait() == 128 + SIGINT);
   REQUIRE(evaluator->WaitFor("\"event\":\"result\""));
-  const Outcome rest = train({});
+  const int64_t last = testing::SavedStep(log) + 200;
+  const Outcome rest =
+      RunMnist(training({"--max-steps", std::to_string(last)}));
   CAPTURE(rest.err);
   REQUIRE(rest.code == 0);
   CHECK(evaluator->Wait() == 0);
@@ -88,7 +89,7 @@ TEST_CASE("an evaluator evaluates what is saved, and ends with the training") {
   const std::vector<int64_t> steps = StepsOf(evaluator->out());
   CHECK(steps.size() >= 2);
   CHECK(std::is_sorted(steps.begin(), steps.end()));
-  CHECK(steps.back() == 400);
+  CHECK(steps.back() == last);
   CHECK(AccuracyIn(evaluator->out()) == AccuracyIn(rest.out));
   // TensorBoard's, in a folder of their own.
   CHECK(!std::filesystem::is_empty(log + "/evaluator"));
@@ -97,7 +98,7 @@ TEST_CASE("an evaluator evaluates what is saved, and ends with the training") {
       RunMnist({"eval", "--log-dir", log, "--follow", "--json"});
   CAPTURE(follow.err);
   CHECK(follow.code == 0);
-  CHECK(StepsOf(follow.out) == std::vector<int64_t>{400});
+  CHECK(StepsOf(follow.out) == std::vector<int64_t>{last});
 }
 
 TEST_CASE("an evaluator without a folder, or that is told to end, does") {
@@ -120,9 +121,10 @@ TEST_CASE("an evaluator does not evaluate the batches that are overfitted") {
 }
 
 // With these flags, to its end.
-Outcome Train(const std::string& log, const Words& more) {
-  Outcome outcome =
-      RunMnist(OnMnist("train", Joined({"--log-dir", log, "--json"}, more)));
+Outcome Train(const std::string& log, const Words& more,
+              const std::string& model = "mlp") {
+  Outcome outcome = RunMnist(
+      OnMnist("train", Joined({"--log-dir", log, "--json"}, more), model));
   CAPTURE(outcome.err);
   REQUIRE(outcome.code == 0);
   return outcome;
@@ -189,13 +191,70 @@ TEST_CASE("an evaluator tells a training that began anew from the one before") {
   CHECK(AccuracyIn(evaluator->out()) == AccuracyIn(anew.out));
 }
 
+TEST_CASE("an evaluator leaves out what its training is to set aside") {
+  const Words flags = {"--epochs", "2", "--evaluate-every", "0",
+                       "--deterministic"};
+  // Another model, other values of the same one, and the very same ones.
+  const std::pair<const char*, const char*> kBefore[] = {
+      {"softmax", "1"}, {"mlp", "2"}, {"mlp", "1"}};
+  for (const auto& [model, seed] : kBefore) {
+    CAPTURE(model);
+    CAPTURE(seed);
+    const TemporaryFolder folder;
+    const std::string log = folder / "log";
+    Train(log, Joined(flags, {"--seed", seed}), model);
+    // The next has come together, and no further: it is waited for.
+    REQUIRE(NoteBegin(log));
+    const Words anew = Joined(flags, {"--restart"});
+    const auto evaluator = Evaluator(
+        Joined({"--log-dir", log, "--json", "--join-timeout", "1"}, anew));
+    AwaitTrue([&] { return testing::MnistHandles(evaluator->pid(), SIGTERM); });
+    const auto trained = LastObject(Train(log, anew).out);
+    CHECK(evaluator->Wait() == 0);
+    CAPTURE(evaluator->err());
+    int results = 0;
+    for (const auto& event : testing::Objects(evaluator->out())) {
+      if (event.value("event", "") != "result") continue;
+      ++results;
+      for (const char* key : {"model", "steps", "test_accuracy"}) {
+        CHECK(event[key] == trained[key]);
+      }
+    }
+    CHECK(results == 1);
+  }
+}
+
+TEST_CASE("an evaluator that comes when its training has begun anew") {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  Train(log, {"--epochs", "2"}, "softmax");
+  const Words job = {"SLUICE_JOB=one"};
+  const Words flags = {"--log-dir", log, "--json",
+                       "--epochs",  "2", "--restart"};
+  const auto train = testing::TrainWithVariables(job, flags);
+  REQUIRE(train->Wait() == 0);
+  const double accuracy = AccuracyIn(train->out());
+  // By its job's name it knows that this is no other's.
+  const auto told = Evaluator(flags, job);
+  REQUIRE(told->WaitFor("\"event\":\"result\""));
+  told->Kill(SIGTERM);
+  CHECK(told->Wait() == 128 + SIGTERM);
+  CHECK(AccuracyIn(told->out()) == accuracy);
+  // Without it, when no other has come.
+  const auto late = Evaluator(Joined(flags, {"--join-timeout", "0.1"}));
+  CHECK(late->Wait() == 0);
+  CAPTURE(late->err());
+  CHECK(StepsOf(late->out()) == std::vector<int64_t>{20});
+  CHECK(AccuracyIn(late->out()) == accuracy);
+}
+
 #if SLUICE_HAVE_PROTOBUF
 TEST_CASE("an evaluator's events are of one training") {
   const TemporaryFolder folder;
   const std::string log = folder / "log";
   Train(log, {"--epochs", "2"});
   const auto evaluator =
-      Evaluator({"--log-dir", log, "--json", "--epochs", "3", "--restart"});
+      Evaluator({"--log-dir", log, "--json", "--epochs", "3"});
   REQUIRE(evaluator->WaitFor("\"event\":\"result\""));
   Train(log, {"--epochs", "3", "--restart"});
   CHECK(evaluator->Wait() == 0);
@@ -221,6 +280,7 @@ TEST_CASE("who follows a training from before its beginning goes by its data") {
   for (const char* key : {"model", "dataset", "steps", "test_accuracy"}) {
     CHECK(followed[key] == trained[key]);
   }
+  AwaitTrue([&] { return testing::MnistHandles(interrupted.pid(), SIGINT); });
   interrupted.Kill(SIGINT);
   CHECK(interrupted.Wait() == 128 + SIGINT);
 }

@@ -283,7 +283,7 @@ TEST_CASE("servers that are killed come back, and the same workers go on") {
   std::mt19937 random(5);
   TemporaryFolder folder;
   const auto flags = [&](const std::string& log) -> Words {
-    return {"--log-dir", folder / log,       "--epochs", "30",
+    return {"--log-dir", folder / log,       "--epochs", "40",
             "--json",    "--log-every",      "1",        "--save-every",
             "7",         "--evaluate-every", "0.7",      "--deterministic"};
   };
@@ -302,8 +302,9 @@ TEST_CASE("servers that are killed come back, and the same workers go on") {
     const pid_t ranks[] = {Rank(process.pid(), 0), Rank(process.pid(), 1)};
     int64_t step = 20;
     for (const int server : {0, 1, static_cast<int>(random() % 2)}) {
-      // Some of them before the training has gone on.
-      step += 40 * static_cast<int64_t>(random() % 3);
+      // Some of them before the training has gone on, and all of them long
+      // before its end.
+      step += 10 * static_cast<int64_t>(random() % 3);
       REQUIRE(process.WaitFor(fmt::format("\"step\":{},", step)));
       const pid_t pid = Server(process.pid(), server);
       REQUIRE(pid > 0);
@@ -319,8 +320,8 @@ TEST_CASE("servers that are killed come back, and the same workers go on") {
     CAPTURE(process.err());
     CHECK(Contains(process.err(), "(restart 3 of 3)"));
     CHECK(process.err().find("starting the job") == std::string::npos);
-    CHECK(SavedStep(folder / consistency) == 300);
-    CHECK(NewestTensors(folder / consistency).at("global_step").At(0) == 300);
+    CHECK(SavedStep(folder / consistency) == 400);
+    CHECK(NewestTensors(folder / consistency).at("global_step").At(0) == 400);
     if (consistency == std::string("sync")) {
       CheckSame(folder / "sync", folder / "ring");
     }
@@ -331,7 +332,7 @@ TEST_CASE("servers that are killed come back, and the same workers go on") {
 TEST_CASE("a server that stands still for long is one that comes back") {
   TemporaryFolder folder;
   const auto flags = [&](const std::string& log) -> Words {
-    return {"--log-dir", folder / log,     "--epochs", "12",
+    return {"--log-dir", folder / log,     "--epochs", "40",
             "--json",    "--log-every",    "1",        "--save-every",
             "7",         "--peer-timeout", "2",        "--threads",
             "1",         "--deterministic"};
@@ -344,7 +345,7 @@ TEST_CASE("a server that stands still for long is one that comes back") {
     Words words = Job(2, 2, more);
     words.insert(words.begin(), {"--max-restarts", "1"});
     const Process process(kLauncher, words);
-    REQUIRE(process.WaitFor("\"step\":50,"));
+    REQUIRE(process.WaitFor("\"step\":20,"));
     const pid_t pid = Server(process.pid(), 1);
     REQUIRE(pid > 0);
     kill(pid, SIGSTOP);
@@ -354,8 +355,8 @@ TEST_CASE("a server that stands still for long is one that comes back") {
     CHECK(process.Wait() == 0);
     CAPTURE(process.err());
     CHECK(process.err().find("(restart") == std::string::npos);
-    CHECK(SavedStep(folder / consistency) == 120);
-    CHECK(NewestTensors(folder / consistency).at("global_step").At(0) == 120);
+    CHECK(SavedStep(folder / consistency) == 400);
+    CHECK(NewestTensors(folder / consistency).at("global_step").At(0) == 400);
     if (consistency == std::string("sync")) {
       CheckSame(folder / "sync", folder / "ring");
     }

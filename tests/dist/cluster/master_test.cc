@@ -395,20 +395,19 @@ TEST_CASE("a run is cancelled, and has a deadline, on all tasks") {
     std::atomic<bool> over{false};
     std::thread canceller([&] {
       while (!over) {  // one that comes before the run does nothing
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
         session.Cancel();
       }
     });
-    const auto begin = std::chrono::steady_clock::now();
-    CHECK(Contains(ErrorOf([&] {
-                     session.Run({{x, value}}, big);
-                   }),
-                   "cancelled"));
-    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+    std::string error;
+    do {  // a run may be over before the next one comes
+      error = ErrorOf([&] { session.Run({{x, value}}, big); });
+    } while (error == "(no error)");
+    CHECK(Contains(error, "cancelled"));
     over = true;
     canceller.join();
   }
-  options.deadline = std::chrono::milliseconds(100);
+  options.deadline = std::chrono::milliseconds(5);
   Session session(graph, options);
   session.Prepare({{x, value.shape()}}, {big});
   CHECK(Contains(ErrorOf([&] { session.Run({{x, value}}, big); }), "deadline"));

@@ -12,6 +12,7 @@
 #include "dist/cluster/worker.h"
 #include "dist/net/authority.h"
 #include "graph/session/session.h"
+#include "tests/support/free_ports.h"
 
 namespace sluice::dist::testing {
 
@@ -43,7 +44,9 @@ class Workers {
         devices_(std::move(devices)) {
     for (int task = 0; task < count; ++task) {
       workers_.emplace_back();
-      addresses_.push_back({WorkerName(task), "127.0.0.1", 0});
+      // One that nobody is given while the worker is away.
+      const int port = sluice::testing::FreePorts(1)[0];
+      addresses_.push_back({WorkerName(task), "127.0.0.1", port});
       Begin(task);
     }
   }
@@ -56,7 +59,6 @@ class Workers {
     options.port = At(task).port;
     options.devices = devices_;
     workers_[static_cast<size_t>(task)] = Worker::Start(options).ValueOrThrow();
-    At(task).port = workers_[static_cast<size_t>(task)]->port();
   }
   void End(int task) { workers_[static_cast<size_t>(task)].reset(); }
   const std::vector<ClusterTask>& addresses() const { return addresses_; }

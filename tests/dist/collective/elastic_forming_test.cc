@@ -23,6 +23,7 @@
 #include "dist/net/tls.h"
 #include "tests/dist/collective/by_hand.h"
 #include "tests/dist/collective/ranks.h"
+#include "tests/support/free_ports.h"
 
 namespace sluice::dist {
 namespace {
@@ -202,12 +203,8 @@ TEST_CASE("one dies behind its hello: the others notice it themselves") {
 
 TEST_CASE("rank 0 dies: the others find nobody there") {
   PlainAndEncrypted([](HandedJob& job) {
-    // It is further than the others, and has closed where it listened.
-    int port = 0;
-    {
-      const Listener listener = Listener::Open("127.0.0.1").ValueOrThrow();
-      port = listener.port();
-    }
+    // It is further than the others, and listens no more.
+    const int port = sluice::testing::FreePorts(1)[0];
     REQUIRE(job.Meet(port, /*done=*/7).rank == 0);
     job.AwaitOthers();
     job.End();

@@ -171,8 +171,8 @@ TEST_CASE("a host that is cut off is named by all others, a cut way by all") {
   constexpr int kNet = 214, kSize = 4;
   const bool tls = HasTls();
   for (const int lost : {0, 1, 3, -1}) {
-    const Watchdog watchdog(std::chrono::minutes(2));
     const NetHosts hosts(kNet, kSize);
+    const Watchdog watchdog(std::chrono::minutes(2));
     if (!hosts.made()) {
       sluice::testing::SkipForHosts("no network name spaces to be made");
       return;

@@ -17,6 +17,7 @@
 #include "dist/collective/hello.h"
 #include "dist/net/socket.h"
 #include "tests/dist/collective/ranks.h"
+#include "tests/support/free_ports.h"
 
 namespace sluice::dist {
 namespace {
@@ -122,7 +123,7 @@ TEST_CASE("a rank that is there twice is refused, the first one stays") {
   std::vector<LaunchInfo> infos = Launch(2);
   infos.push_back(infos[1]);
   GroupOptions options;
-  options.join_timeout = seconds(3);
+  options.join_timeout = seconds(20);
   std::vector<Status> statuses(3);
   Groups groups(3);
   InThreads(3, [&](int i) {
@@ -138,7 +139,7 @@ TEST_CASE("who came is told who is missing") {
   const Watchdog watchdog;
   const std::vector<LaunchInfo> infos = Launch(4);
   GroupOptions options;
-  options.join_timeout = milliseconds(300);
+  options.join_timeout = seconds(3);
   std::vector<Status> statuses(2);
   InThreads(2, [&](int rank) {
     const auto i = static_cast<size_t>(rank);
@@ -154,7 +155,7 @@ TEST_CASE("who came is told who is missing") {
 TEST_CASE("without rank 0 the others say that they wait for it") {
   const Watchdog watchdog;
   LaunchInfo info = Launch(2)[1];  // its listener is another descriptor of it
-  info.port = Listener::Open("127.0.0.1").ValueOrThrow().port();  // closed now
+  info.port = sluice::testing::FreePorts(1)[0];
   GroupOptions options;
   options.join_timeout = milliseconds(200);
   const Status status = Group::Join(info, options).status();

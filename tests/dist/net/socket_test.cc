@@ -305,12 +305,16 @@ TEST_CASE("what needs no wait is done after the deadline") {
 }
 
 TEST_CASE("whoever connects waits for the listener") {
-  // A port that nobody listens at until it is bound again.
-  int port = 0;
-  {
-    Listener gone = Listener::Open("127.0.0.1").ValueOrThrow();
-    port = gone.port();
-  }
+  // A port that is bound, so that it is nobody else's, and not listened at.
+  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* const plain = reinterpret_cast<sockaddr*>(&address);
+  socklen_t size = sizeof(address);
+  REQUIRE(bind(descriptor, plain, size) == 0);
+  REQUIRE(getsockname(descriptor, plain, &size) == 0);
+  const int port = ntohs(address.sin_port);
   const auto early = Socket::Connect("127.0.0.1", port, Soon());
   CHECK(early.status().code() == Code::kDeadlineExceeded);
   CHECK(early.status().message() ==
@@ -328,16 +332,7 @@ TEST_CASE("whoever connects waits for the listener") {
   std::thread peer(
       [&] { connected = Socket::Connect("127.0.0.1", port, Limit()); });
   std::this_thread::sleep_for(milliseconds(120));
-  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const int on = 1;
-  setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  REQUIRE(bind(descriptor, reinterpret_cast<sockaddr*>(&address),
-               sizeof(address)) == 0);
-  REQUIRE(listen(descriptor, 1) == 0);
+  CHECK(listen(descriptor, 1) == 0);
   // By its descriptor, as a launcher hands it over.
   Listener listener(descriptor);
   CHECK(listener.port() == port);

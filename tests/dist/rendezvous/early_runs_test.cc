@@ -25,6 +25,11 @@ constexpr auto kNever = std::chrono::steady_clock::time_point::max();
 // More than are remembered.
 constexpr size_t kManyRuns = 2200;
 
+// Leaves the core to the thread that is waited for.
+void Rest() {
+  std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
 struct Pair {
   BothEnds wires = Connect(false);
   TestTask one{std::move(wires.one), "other", kOther};
@@ -42,7 +47,7 @@ TEST_CASE("an abort reaches a task whose part joins later") {
   tasks.one.rendezvous->Abort(key, Cancelled("enough"));
   CHECK(run.WaitReceived(edge, {&data}).message() == "enough");
   tasks.one.rendezvous->Leave(key);
-  while (tasks.other.rendezvous->runs() == 0) std::this_thread::yield();
+  while (tasks.other.rendezvous->runs() == 0) Rest();
   sluice::Exchange& late = **tasks.other.rendezvous->Join(key, 2, 1, kNever);
   const Edge never = EdgeOf(1, 1);
   CHECK(late.StartReceive(never, {&data}).ok());
@@ -93,7 +98,7 @@ TEST_CASE("an early want for an edge that the step has not is an error") {
   // It has been heard when what is behind it has.
   sluice::Exchange& behind = **theirs.Join(next, 1, 1, kNever);
   CHECK(behind.StartReceive(sound, {&data}).ok());
-  while (mine.runs() < 2) std::this_thread::yield();
+  while (mine.runs() < 2) Rest();
   for (int part = 0; part < 2; ++part) {
     CAPTURE(part);
     const Status status = mine.Join(key, 1, 2, kNever).status();
@@ -115,7 +120,7 @@ TEST_CASE("an early want for an edge that the step has not is an error") {
 
 // Of a task whose order is held up, while others go on.
 TEST_CASE("a run that begins late has what was wanted of it long before") {
-  const Watchdog watchdog;
+  const Watchdog watchdog(std::chrono::minutes(3));
   const std::byte sent{7};
   std::byte first{}, data{};
   Pair tasks;
@@ -130,12 +135,12 @@ TEST_CASE("a run that begins late has what was wanted of it long before") {
     const RunKey key = mine.NewRun();
     sluice::Exchange& run = **theirs.Join(key, 1, 1, kNever);
     CHECK(run.StartReceive(edge, {&data}).ok());
-    while (mine.runs() < 2) std::this_thread::yield();
+    while (mine.runs() < 2) Rest();
     CHECK(Send(**mine.Join(key, 1, 1, kNever), edge, &sent).ok());
     mine.Leave(key);
     CHECK(run.WaitReceived(edge, {&data}).ok());
     theirs.Leave(key);
-    while (mine.runs() > 1) std::this_thread::yield();
+    while (mine.runs() > 1) Rest();
   }
   CHECK(Send(**mine.Join(late, 1, 1, kNever), edge, &sent).ok());
   mine.Leave(late);
@@ -171,7 +176,7 @@ TEST_CASE("of too many runs that have not begun the oldest end, in words") {
 TEST_CASE("wants of runs that have not begun have a most") {
   const Watchdog watchdog;
   constexpr uint64_t kMost = uint64_t{1} << 20;
-  Actor actor(std::chrono::seconds(20));
+  Actor actor;
   LinkedRendezvous& mine = *actor.task->rendezvous;
   const RunKey key = mine.NewRun();
   const auto say = [&](uint64_t begin, uint64_t end) {
@@ -193,12 +198,12 @@ TEST_CASE("wants of runs that have not begun have a most") {
   abort.run = key.run + 5;
   abort.count = 1;
   actor.Say(abort);
-  while (mine.runs() < 3) std::this_thread::yield();
+  while (mine.runs() < 3) Rest();
   CHECK(actor.task->link->status().ToString() == "ok");
   say(kMost, kMost + 1);
   abort.run = key.run + 6;
   actor.Say(abort);
-  while (mine.runs() < 4) std::this_thread::yield();
+  while (mine.runs() < 4) Rest();
   // That run has ended, the other has not.
   constexpr int kEdges = kMost / 2 + 1;
   sluice::Exchange& ended = **mine.Join(key, kEdges, 1, kNever);

@@ -20,6 +20,7 @@
 #include "engine/runtime/rendezvous.h"
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
+#include "tests/support/await.h"
 
 namespace sluice::dist::testing {
 
@@ -116,8 +117,8 @@ class TestTask final : public Link::Owner {
 
 // A peer that says what a test has it say.
 struct Actor {
-  explicit Actor(
-      std::chrono::milliseconds timeout = std::chrono::milliseconds(1200)) {
+  // Who says nothing for so long is gone.
+  explicit Actor(std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
     BothEnds wires = Connect(false);
     task = std::make_unique<TestTask>(std::move(wires.one), "the actor", kOther,
                                       timeout);
@@ -130,6 +131,16 @@ struct Actor {
     Encode(frame, header);
     const std::array<Bytes, 2> pieces = {Bytes(header), payload};
     (void)out.Send(pieces, After(std::chrono::seconds(2))).ok();
+  }
+  // Waits until what was said has been heard: it has when what is behind it
+  // has, of another run.
+  void AwaitHeard() {
+    LinkedRendezvous& hears = *task->rendezvous;
+    const size_t known = hears.runs();
+    Frame abort = About(FrameKind::kAbort, hears.NewRun(), EdgeOf(0, 0));
+    abort.count = 1;
+    Say(abort);
+    sluice::testing::AwaitTrue([&] { return hears.runs() > known; });
   }
   Frame About(FrameKind kind, const RunKey& run, const Edge& edge) const {
     Frame frame;
