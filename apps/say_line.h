@@ -12,7 +12,8 @@ namespace sluice {
 // cannot be written is dropped: fmt::print would throw, where there may be
 // nobody to catch it.
 inline void SayLine(std::string_view line) {
-  std::fputs((std::string(line) + "\n").c_str(), stderr);
+  const std::string text = std::string(line) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 }  // namespace sluice

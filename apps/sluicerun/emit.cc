@@ -22,10 +22,11 @@ constexpr char kSecrets[] = "/etc/sluice/secrets";
 // A pod has all ports to itself.
 constexpr int kPort = 4000;
 
-// Kubernetes' names: a label of RFC 1123.
+// What Kubernetes takes as a Service's name: a label of RFC 1035.
 bool IsLabel(std::string_view text) {
   constexpr std::string_view kInside = "abcdefghijklmnopqrstuvwxyz0123456789-";
-  return !text.empty() && text.front() != '-' && text.back() != '-' &&
+  return !text.empty() && text.front() >= 'a' && text.front() <= 'z' &&
+         text.back() != '-' &&
          text.find_first_not_of(kInside) == std::string_view::npos;
 }
 
@@ -200,7 +201,8 @@ std::string KubernetesManifest(const EmitOptions& options,
   if (!IsLabel(name) || name.size() > longest) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("'{}' is no name for Kubernetes: give --job-name, "
-                            "at most {} small letters, digits and '-'",
+                            "at most {} small letters, digits and '-', a "
+                            "letter first",
                             name, longest));
   }
   if (options.image.empty()) {

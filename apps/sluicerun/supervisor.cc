@@ -256,8 +256,13 @@ void Supervisor::NoteEnd(size_t i) {
   const bool goes_on = roster_ != nullptr && GoesOn(i);
   if (goes_on || (rank.serves() ? served_ : *rank.code == 0)) return;
   if (rank.serves() && Replaced(rank)) return;
-  if (!first_failure_ || KilledBefore(rank)) first_failure_ = i;
-  if (EndedAsTold(rank)) return;
+  const bool as_told = EndedAsTold(rank);
+  if (!first_failure_ || KilledBefore(rank) ||
+      (!as_told && rank.signal == 0 && !ending_ &&
+       EndedAsTold(ranks_[*first_failure_]))) {
+    first_failure_ = i;
+  }
+  if (as_told) return;
   if (rank.remote && rank.signal == 0 && !ending_) {
     if (!end_at_) end_at_ = Clock::now() + kRelaysLate;
   } else {

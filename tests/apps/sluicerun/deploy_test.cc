@@ -348,6 +348,8 @@ TEST_CASE("what others would not take is one line") {
   const Words emit = {"-n", "12", "--emit", "kubernetes", "--image", "i"};
   for (const auto& [words, part] :
        {std::pair(Joined(emit, {"./My_Program"}), "is no name for Kubernetes"),
+        std::pair(Joined(emit, {"--job-name", "3d", "p"}), "a letter first"),
+        std::pair(Joined(emit, {"./3dnet"}), "a letter first"),
         std::pair(Joined(emit, {"--job-name", std::string(61, 'a'), "p"}),
                   "at most 60"),
         std::pair(Joined(emit, {"--ps", "11", "--job-name",

@@ -91,6 +91,9 @@ TEST_CASE("who says on stdout alone why it failed is shown so") {
   CHECK(RunJob(2, script + "exit 5").err == report + "so bad\n");
   CHECK(RunJob(2, script + "echo worse >&2; echo end; exit 5").err ==
         "[1] worse\n" + report + "worse\n");
+  // Also what is no text.
+  CHECK(RunJob(2, script + "printf 'a\\0b\\nthe reason\\n'; exit 5").err ==
+        report + "so bad\n  a" + '\0' + "b\n  the reason\n");
 }
 
 // The system has no word of its end while another thread goes on.

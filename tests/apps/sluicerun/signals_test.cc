@@ -25,6 +25,7 @@ using testing::Lines;
 using testing::Process;
 using testing::StandInSsh;
 using testing::StandsStill;
+using testing::TemporaryFolder;
 using testing::TextOf;
 using testing::Words;
 
@@ -61,6 +62,29 @@ TEST_CASE("Ctrl-C while a host is reached ends that, and asks no other") {
   std::ofstream(ssh.at("go")) << "go";
   CHECK(CodeOf(process) == 128 + SIGINT);
   CHECK(Lines(TextOf(ssh.at("asked"))) == 1);
+}
+
+// The one that fails ends last, so that what it says is not of an end that has
+// been noted already.
+TEST_CASE("a rank that fails when it is interrupted has failed") {
+  for (const int code : {0, 3}) {
+    const TemporaryFolder folder;
+    const Process process(
+        kLauncher,
+        testing::Job(2,
+                     "if [ $SLUICE_RANK = 0 ]; then trap 'while [ ! -e "
+                     "$1/1 ]; do sleep 0.01; done; sleep 0.5; echo the disk is "
+                     "full >&2; exit $2' INT; else trap 'exit 130' INT; trap "
+                     "'echo >$1/1' EXIT; fi; echo ready; while :; do sleep "
+                     "0.01; done",
+                     {}, {folder.path(), std::to_string(code)}));
+    AwaitTrue([&] { return Lines(process.out()) == 2; });
+    process.Kill(SIGINT);
+    const int ended = CodeOf(process);
+    CAPTURE(process.err());
+    CHECK(ended == (code == 0 ? 128 + SIGINT : code));
+    CHECK(Contains(process.err(), "rank 0 ended with code 3") == (code == 3));
+  }
 }
 
 // Counts those that have come.
