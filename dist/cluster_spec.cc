@@ -45,6 +45,11 @@ Status ReadJobs(const Json& cluster, ClusterSpec* spec) {
       return InvalidArgument(fmt::format("the job '{}' is none of {}", name,
                                          fmt::join(kJobs, ", ")));
     }
+    // Of an object, as TensorFlow takes one, the keys would be lost.
+    if (!tasks.is_array()) {
+      return InvalidArgument(
+          fmt::format("the job '{}' is no list of addresses", name));
+    }
     for (const Json& task : tasks) {
       const auto text = task.get<std::string>();
       SLUICE_ASSIGN_OR_RETURN(TaskAddress address, ParseTaskAddress(text));
