@@ -9,7 +9,7 @@ namespace sluice {
 
 Status MoveFile(const std::string& from, const std::string& to,
                 FileSystem& files) {
-  const Status renamed = files.Rename(from, to);
+  Status renamed = files.Rename(from, to);
   if (renamed.code() != Code::kInvalidArgument) return renamed;
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file,
                           files.OpenRead(from));
