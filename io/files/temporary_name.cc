@@ -72,7 +72,7 @@ bool IsTemporaryNameOf(std::string_view temporary, std::string_view file) {
 }
 
 std::string ProcessSpace() {
-  const std::string boot = BootId();
+  static const std::string boot = BootId();
   std::error_code none;
   const std::string container =
       std::filesystem::read_symlink("/proc/self/ns/pid", none);
