@@ -75,7 +75,14 @@ Result<const KernelDef*> KernelTable::Find(const KernelSpec& spec,
   std::vector<const KernelDef*> found = FindAll(spec, device);
   if (!found.empty()) return found.front();
   std::string types;
-  for (const TensorType& t : spec.inputs) types += " " + t.ToString();
+  for (auto it = spec.inputs.begin(); it != spec.inputs.end();) {
+    const auto other = std::find_if(
+        it, spec.inputs.end(), [&](const auto& type) { return type != *it; });
+    types += " " + it->ToString();
+    // Of hundreds that are alike one is enough.
+    if (other - it > 1) types += fmt::format(" x {}", other - it);
+    it = other;
+  }
   return Unimplemented(
       fmt::format("{} '{}': no {} kernel for inputs{}{}", spec.op, spec.node,
                   NameOf(device), types.empty() ? " (none)" : types,

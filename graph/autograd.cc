@@ -23,11 +23,34 @@ namespace {
 
 using NodeSet = std::unordered_set<const Node*>;
 
+// The nodes of the xs by their second computations, which gradients that were
+// built before read in their place: what depends on these depends on the xs.
+using Firsts = std::unordered_map<const Node*, Node*>;
+Firsts SecondComputations(const Graph& graph, const std::vector<Output>& xs) {
+  std::unordered_map<std::string_view, std::set<Node*>> by_origin;
+  for (const Output& x : xs) {
+    if (x.node().num_inputs() == 0) continue;  // computed again for none
+    by_origin[x.node().origin()].insert(&x.node());
+  }
+  Firsts firsts;
+  if (by_origin.empty()) return firsts;
+  for (const auto& node : graph.nodes()) {
+    const auto same = by_origin.find(node->origin());
+    if (same == by_origin.end()) continue;
+    for (Node* first : same->second) {
+      if (Recomputes(*node, *first)) firsts[node.get()] = first;
+    }
+  }
+  return firsts;
+}
+
 // Nodes that some x reaches along floating-point data edges. Ids grow along
 // edges in a graph that is being built, so one sweep in id order suffices.
-NodeSet DependsOn(const Graph& graph, const std::vector<Output>& xs) {
+NodeSet DependsOn(const Graph& graph, const std::vector<Output>& xs,
+                  const Firsts& firsts) {
   NodeSet reached;
   for (const Output& x : xs) reached.insert(&x.node());
+  for (const auto& [second, first] : firsts) reached.insert(second);
   for (const auto& node : graph.nodes()) {
     for (const Output& input : node->inputs()) {
       if (IsFloating(input.dtype()) && reached.contains(&input.node())) {
@@ -119,19 +142,6 @@ std::set<Output> ReadByRows(const std::vector<Output>& ys,
   return by_rows;
 }
 
-// Where a gradient is a collective, which comes after all that the graph has:
-// these.
-void AddCollectives(const std::vector<Node*>& leading,
-                    std::vector<Output>* given) {
-  const auto collective = [](const auto& node) {
-    return node->op().collective;
-  };
-  if (std::none_of(leading.begin(), leading.end(), collective)) return;
-  for (const auto& node : leading[0]->graph().nodes()) {
-    if (collective(node)) given->push_back(node->output(0));
-  }
-}
-
 // All of them as one. The slices of each are summed before, as they are where
 // each is added to zeros of the table's shape. Those of a row are added one to
 // another then, as whole gradients are: there are at most kSlicesRun.
@@ -188,7 +198,8 @@ std::vector<RowsGradient> GradientsByRows(const std::vector<Output>& ys,
   }
   Graph& graph = ys[0].graph();
   NameScope scope(graph, "gradients");
-  const NodeSet on_path = DependsOn(graph, xs);
+  const Firsts firsts = SecondComputations(graph, xs);
+  const NodeSet on_path = DependsOn(graph, xs, firsts);
   const std::vector<Node*> leading = Leading(ys, on_path);
 
   const std::set<Output> by_rows =
@@ -212,7 +223,6 @@ std::vector<RowsGradient> GradientsByRows(const std::vector<Output>& ys,
     given.insert(given.end(), seeds_of_y.begin(), seeds_of_y.end());
   }
   if (!seeds.empty()) given.push_back(Identity(ys[0]));
-  AddCollectives(leading, &given);
   PinnedReads pinned(given);
   std::optional<Recomputation> recomputation;
   if (options.recompute != Recompute::kNone) {
@@ -240,6 +250,13 @@ std::vector<RowsGradient> GradientsByRows(const std::vector<Output>& ys,
       any |= dy[i].valid();
     }
     if (!any || node.num_inputs() == 0) continue;
+    // The first is still to come: it is the older one.
+    if (const auto first = firsts.find(&node); first != firsts.end()) {
+      for (int i = 0; i < node.num_outputs(); ++i) {
+        if (dy[i].valid()) terms[first->second->output(i)].push_back(dy[i]);
+      }
+      continue;
+    }
     bool useful = false;
     for (const Output& input : node.inputs()) {
       useful |= on_path.contains(&input.node()) && IsFloating(input.dtype());

@@ -9,6 +9,7 @@
 #include "graph/input_count.h"
 #include "graph/near_misses.h"
 #include "graph/output_index.h"
+#include "graph/reuse_variables.h"
 
 namespace sluice {
 namespace {
@@ -142,6 +143,19 @@ Status CheckSizes(const std::vector<TensorType>& types) {
     SLUICE_RETURN_IF_ERROR(CheckTensorSize(type.dtype, type.shape));
   }
   return {};
+}
+
+// What calls that share a variable must agree on: "float32[4,2], trainable".
+std::string KindOfVariable(const TensorType& type, bool trainable,
+                           int64_t part_of) {
+  std::string kind = type.ToString();
+  if (part_of > 0) kind += fmt::format(" of {}", part_of);
+  return kind + (trainable ? ", trainable" : ", not trainable");
+}
+std::string KindOfVariable(const Node& node) {
+  if (!node.IsVariable()) return "no variable";
+  return KindOfVariable(node.output_type(0), node.attrs().Bool("trainable"),
+                        node.part_of());
 }
 
 }  // namespace
@@ -281,26 +295,35 @@ Output Graph::Placeholder(const std::string& name, DType dtype,
 
 Output Graph::Variable(const std::string& name, const Initializer& initializer,
                        const VariableOptions& options, Location location) {
-  if (by_name_.contains(scope_ + name)) {
-    throw Error(Code::kAlreadyExists,
-                fmt::format("there is a node '{}' already; give the variable "
-                            "another name or scope ({})",
-                            scope_ + name, FormatLocation(location)));
+  const std::string full = scope_ + name;
+  const bool trainable = options.trainable && !Frozen(full);
+  if (const Node* there = Find(full)) {
+    const bool reused = reuse_ != nullptr && reuse_->Covers(full);
+    const std::string is = KindOfVariable(*there);
+    const std::string wanted = KindOfVariable(
+        {initializer.dtype, initializer.shape}, trainable, options.part_of);
+    if (reused && is == wanted) return there->output(0);
+    throw Error(
+        Code::kAlreadyExists,
+        fmt::format("there is a node '{}' already{}; give the variable another "
+                    "name or scope{} ({})",
+                    full, reused ? fmt::format(", {}, not {}", is, wanted) : "",
+                    reused ? "" : ", or share it (ReuseVariables)",
+                    FormatLocation(location)));
   }
   // Not below any control input: initialisation runs by itself, and who reads
   // the variable waits for what it says itself.
   const ControlScope restored(*this, {});
   controls_.clear();
-  Output variable =
-      Add({"Variable",
-           {},
-           {{"dtype", initializer.dtype},
-            {"shape", initializer.shape},
-            {"trainable", options.trainable && !Frozen(scope_ + name)},
-            {"part_of", options.part_of}},
-           name},
-          location)
-          .output(0);
+  Output variable = Add({"Variable",
+                         {},
+                         {{"dtype", initializer.dtype},
+                          {"shape", initializer.shape},
+                          {"trainable", trainable},
+                          {"part_of", options.part_of}},
+                         name},
+                        location)
+                        .output(0);
   LocationScope at(*this, location);
   NameScope scope(*this, name + "/init");
   const Output value = initializer.value(*this);

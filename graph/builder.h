@@ -23,5 +23,6 @@
 #include "graph/ops/slice.h"
 #include "graph/ops/softmax.h"
 #include "graph/ops/state.h"
+#include "graph/reuse_variables.h"
 
 #endif  // SLUICE_GRAPH_BUILDER_H_

@@ -113,11 +113,21 @@ Output Graph::Get(std::string_view output_name) const {
   int index = 0;
   // A node's own name may have a colon.
   Node* node = Find(name);
-  const size_t colon = name.rfind(':');
-  if (node == nullptr && colon != name.npos) {
-    index = ParseWhole<int>(name.substr(colon + 1)).value_or(-1);
-    name = name.substr(0, colon);
-    node = Find(name);
+  if (const size_t colon = name.rfind(':'); colon != name.npos) {
+    const int number = ParseWhole<int>(name.substr(colon + 1)).value_or(-1);
+    const Node* const before = Find(name.substr(0, colon));
+    if (node == nullptr) {
+      index = number;
+      name = name.substr(0, colon);
+      node = Find(name);
+    } else if (before != nullptr && number > 0 &&
+               number < before->num_outputs()) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("'{}' is the name of {} ({}) and of output {} of "
+                              "{} ({}): name one of the nodes otherwise",
+                              name, node->Describe(), node->location(), number,
+                              before->Describe(), before->location()));
+    }
   }
   if (node == nullptr) {
     std::vector<std::string_view> names;
@@ -147,6 +157,44 @@ std::vector<Output> Graph::TrainableVariables() const {
     return !v.node().attrs().Bool("trainable");
   });
   return variables;
+}
+
+void Graph::AddUpdate(const Operation& operation, Location location) {
+  if (!operation.valid()) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("AddUpdate: the operation is an empty handle, "
+                            "which no op returned ({})",
+                            FormatLocation(location)));
+  }
+  updates_.push_back(operation);
+}
+
+void Graph::Freeze(std::function<bool(std::string_view name)> frozen,
+                   Location location) {
+  std::vector<Node*> present;
+  std::unordered_map<const Node*, const Node*> updates;
+  for (const auto& node : nodes_) {
+    if (node->IsVariable() && frozen && frozen(node->name())) {
+      present.push_back(node.get());
+    }
+    if (node->IsInitializer()) continue;
+    for (int i = 0; i < node->mutates(); ++i) {
+      updates.emplace(&node->input(i).node(), node.get());
+    }
+  }
+  for (const Node* variable : present) {
+    const auto update = updates.find(variable);
+    if (update == updates.end()) continue;
+    throw Error(
+        Code::kFailedPrecondition,
+        fmt::format("Graph::Freeze: {} updates '{}' already. Freeze before "
+                    "layers that keep statistics are built, and before "
+                    "Minimize, or give Minimize the variables to train ({})",
+                    update->second->Describe(), variable->name(),
+                    FormatLocation(location)));
+  }
+  for (Node* variable : present) variable->set_attr("trainable", false);
+  frozen_ = std::move(frozen);
 }
 
 std::vector<Node*> Graph::Initializers() const {

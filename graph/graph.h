@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -24,6 +25,7 @@
 namespace SLUICE_PUBLIC sluice {
 
 class Graph;
+class ReuseVariables;
 
 // One of a node's outputs; a plain handle, valid as long as the graph.
 class Output {
@@ -70,7 +72,9 @@ class Operation {
 // An op's operand as the caller wrote it: a tensor of the graph, or a number
 // that becomes a constant of the other operand's dtype, which must be able to
 // hold it (CheckHolds). It records the caller's line, since its converting
-// constructors run there.
+// constructors run there. A bool is no operand, since `a < b` and `a == b` are
+// bools: they compare handles (Less and Equal compare elements). Where one is
+// meant, write Number(true).
 class Operand {
  public:
   Operand(const Output& output,  // NOLINT: implicit
@@ -80,9 +84,9 @@ class Operand {
           std::source_location location = std::source_location::current())
       : is_number_(true), number_(number), location_(location) {}
   template <typename T>
-  requires std::is_arithmetic_v<T> Operand(
-      T number,  // NOLINT: implicit
-      std::source_location location = std::source_location::current())
+  requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
+      Operand(T number,  // NOLINT: implicit
+              std::source_location location = std::source_location::current())
       : is_number_(true), number_(number), location_(location) {}
 
   bool is_number() const { return is_number_; }
@@ -257,16 +261,19 @@ class Graph {
                      Location location = Location::current());
   // A value that outlives the step. The handle reads it; the ops of
   // graph/ops/state.h write it, one after another where a step has several
-  // writes. Non-trainable ones (statistics, counters) get no gradient.
+  // writes. Non-trainable ones (statistics, counters) get no gradient. Throws
+  // Error if the name is taken, but for what ReuseVariables says.
   Output Variable(const std::string& name, const Initializer& initializer,
                   const VariableOptions& options = {},
                   Location location = Location::current());
-  // Variables made from now on whose names `frozen` accepts are not trainable,
-  // and statistics among them are not updated by their layers: fine-tuning
-  // leaves them as they are. Null: none.
-  void Freeze(std::function<bool(std::string_view name)> frozen) {
-    frozen_ = std::move(frozen);
-  }
+  // Variables whose names `frozen` accepts are not trainable, and statistics
+  // among them are not updated by their layers: fine-tuning leaves them as they
+  // are. This holds for those that are made from now on, until the next call
+  // (null: none is frozen from now on), and for those there are. Throws Error
+  // (kFailedPrecondition), changing nothing, if one of these has an update
+  // already, by Minimize or by its layer.
+  void Freeze(std::function<bool(std::string_view name)> frozen,
+              Location location = Location::current());
   bool Frozen(std::string_view name) const { return frozen_ && frozen_(name); }
   // A constant of the tensor's present value, which is copied if anything
   // else shares its buffer.
@@ -282,7 +289,8 @@ class Graph {
   const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
   // Null when there is none.
   Node* Find(std::string_view name) const;
-  // "name" or "name:1"; throws Error naming near misses.
+  // "name" or "name:1", as of Output::name; throws Error naming near misses,
+  // and where both a node and an output of another have the name.
   Output Get(std::string_view output_name) const;
   // Variable nodes in creation order.
   std::vector<Output> Variables() const;
@@ -291,9 +299,15 @@ class Graph {
   std::vector<Node*> Initializers() const;
 
   // Operations that every training step runs beside the optimizer's, such as
-  // the update of running statistics. Minimize's result includes them.
-  void AddUpdate(const Operation& operation) { updates_.push_back(operation); }
+  // the update of running statistics. Minimize's result includes them. Throws
+  // Error for an empty handle.
+  void AddUpdate(const Operation& operation,
+                 Location location = Location::current());
   const std::vector<Operation>& updates() const { return updates_; }
+  // The losses that trainings of the graph have been made for, which may be
+  // fetched in their steps. Minimize adds its own.
+  void AddLoss(const Output& loss) { losses_.push_back(loss); }
+  const std::vector<Output>& losses() const { return losses_; }
 
   // Counts additions, removals and changes of nodes, so that caches know when
   // to look again.
@@ -339,18 +353,21 @@ class Graph {
   friend class DeviceScope;
   friend class ControlScope;
   friend class LocationScope;
+  friend class ReuseVariables;
 
   std::vector<std::unique_ptr<Node>> nodes_;
   std::unordered_map<std::string, Node*> by_name_;
   mutable std::unordered_map<std::string, int> next_suffix_;
   std::vector<Operation> updates_;
+  std::vector<Output> losses_;
   std::function<bool(std::string_view name)> frozen_;
   uint64_t version_ = 0;
   int next_id_ = 0;
-  std::string scope_;            // "tower/fc1/" or empty
-  std::string device_;           // of new nodes
-  std::vector<Node*> controls_;  // of new nodes
-  std::string location_;         // of new nodes, when not empty
+  std::string scope_;                      // "tower/fc1/" or empty
+  std::string device_;                     // of new nodes
+  std::vector<Node*> controls_;            // of new nodes
+  std::string location_;                   // of new nodes, when not empty
+  const ReuseVariables* reuse_ = nullptr;  // the innermost
 };
 
 void Node::Changed() {

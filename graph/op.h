@@ -180,8 +180,9 @@ using CounterFn = Output (*)(const Node& node, int output);
 // Whether a node reads only the counted rows (CounterFn) of its input `input`.
 using ReadsCountedFn = bool (*)(const Node& node, int input);
 
-// The marker for ops without a gradient (comparisons, integers, random).
-// Autograd stops there as if the derivative were zero.
+// The marker for ops whose derivative is zero (comparisons, integers, random):
+// Autograd stops there. One that has a derivative but no rule has no gradient
+// function: to differentiate through it is an error.
 Outputs NotDifferentiable(const Node& node, const Outputs& dy);
 
 // The dtype that an op's float32 operands and results of TypeVar "T" get in a
@@ -236,7 +237,7 @@ struct OpDef {
   FixedList<TypeVar, 3> types = {{"T", kFloating}};
   FixedList<AttrDef, 10> attrs = {};
   ShapeFn shape = nullptr;                 // null: outputs have input 0's shape
-  GradientFn gradient = nullptr;           // required, or NotDifferentiable
+  GradientFn gradient = nullptr;           // null: an error in Gradients
   RowsTakenFn rows_taken = nullptr;        // null: it takes no rows of input 0
   CounterFn counter = nullptr;             // null: all of each output is there
   ReadsCountedFn reads_counted = nullptr;  // null: it reads all of each input

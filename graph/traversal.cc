@@ -5,6 +5,27 @@
 
 namespace sluice {
 
+std::vector<Node*> MembersOf(const std::vector<Node*>& operations) {
+  std::vector<Node*> members;
+  std::unordered_set<const Node*> seen;
+  // Depth first, without recursion: groups of groups may be deep.
+  std::vector<Node*> open(operations.rbegin(), operations.rend());
+  while (!open.empty()) {
+    Node* const node = open.back();
+    open.pop_back();
+    if (!seen.insert(node).second) continue;
+    const bool shows = node->op().view && !node->op().runs;
+    if (!shows && !node->Is("NoOp")) {
+      members.push_back(node);
+      continue;
+    }
+    const std::vector<Node*>& waits = node->control_inputs();
+    open.insert(open.end(), waits.rbegin(), waits.rend());
+    if (shows) open.push_back(&node->input(0).node());
+  }
+  return members;
+}
+
 Countdown::Countdown(const Graph& graph) : graph_(graph) {
   int ids = 0;
   for (const auto& node : graph.nodes()) ids = std::max(ids, node->id() + 1);

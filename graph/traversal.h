@@ -58,6 +58,11 @@ inline std::unordered_set<const Node*> Needed(
   return Needed(roots, [](const Node&) { return true; });
 }
 
+// What running `operations` runs for its effect, each once, in order: the
+// members of groups in place of these, and what a view shows, with what the
+// view waits for, in place of the view.
+std::vector<Node*> MembersOf(const std::vector<Node*>& operations);
+
 // Kahn's algorithm (1962), but for the choice among nodes that are ready: that
 // is the caller's. The graph must not change meanwhile.
 class Countdown {

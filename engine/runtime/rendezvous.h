@@ -20,7 +20,7 @@ namespace SLUICE_PUBLIC sluice {
 struct RunKey {
   uint64_t epoch = 0;  // of the cluster's membership
   // The run's number within the epoch, never reused. (The global step is: runs
-  // without targets do not advance it, and a restore sets it back.)
+  // that update nothing do not advance it, and a restore sets it back.)
   uint64_t run = 0;
   friend bool operator==(const RunKey&, const RunKey&) = default;
 };

@@ -230,7 +230,8 @@ struct Sign {
   static constexpr const char* kName = "Sign";
   template <typename T>
   SLUICE_FN T operator()(T x) const {
-    return x > T(0) ? T(1) : (IsNegative(x) ? static_cast<T>(-1) : x);
+    // A subnormal compares as 0 where these are flushed; NaN stays.
+    return x > T(0) ? T(1) : (IsNegative(x) ? static_cast<T>(-1) : x * T(0));
   }
 };
 

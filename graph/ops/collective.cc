@@ -10,21 +10,9 @@
 namespace sluice {
 namespace {
 
-// That was added last; null where there is none.
-Node* LastCollective(const Graph& graph) {
-  const auto& nodes = graph.nodes();
-  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-    if ((*node)->op().collective) return node->get();
-  }
-  return nullptr;
-}
-
 Output AddCollective(const char* op, const Operand& x, Attributes attrs,
                      const std::string& name) {
-  Node* const before = LastCollective(x.graph());
-  Node& node = x.graph().Add({op, {x}, std::move(attrs), name});
-  if (before != nullptr) node.AddControlInput(before);
-  return node.output(0);
+  return x.graph().Add({op, {x}, std::move(attrs), name}).output(0);
 }
 
 Reduction HowOf(const Node& node) {

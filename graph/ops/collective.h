@@ -1,11 +1,12 @@
 // Ops in which the steps of all workers of a job meet. In a session without a
 // collective (SessionOptions) there is one worker, and they change nothing.
 //
-// Each depends on the one that was added to the graph before it, so that all
-// workers, which run the same graph, have them in the same order. Where steps
-// that meet differ, in kind, name, dtype, shape or root of one or in how many
-// of a group they have, all workers have an error; of those that differ in what
-// x is made of alone nobody can tell.
+// Those of a step keep the order in which they were added to the graph
+// (passes::OrderVariables), so that all workers, which run the same step, have
+// them in the same order; what a step does not need it does not run. Where
+// steps that meet differ, in kind, name, dtype, shape or root of one or in how
+// many of a group they have, all workers have an error; of those that differ in
+// what x is made of alone nobody can tell.
 #ifndef SLUICE_GRAPH_OPS_COLLECTIVE_H_
 #define SLUICE_GRAPH_OPS_COLLECTIVE_H_
 

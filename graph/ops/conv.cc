@@ -259,7 +259,9 @@ constexpr OpDef kConvOps[] = {
                 .attrs = kStrided},
                {.inputs = {{.shape = {1, 5, 6, 3}}, {.shape = {3, 2, 3, 4}}},
                 .attrs = kDilated},
-               {.inputs = {{.shape = {3, 4, 5, 3}}, {.shape = {1, 1, 3, 4}}}}}),
+               {.inputs = {{.shape = {3, 4, 5, 3}}, {.shape = {1, 1, 3, 4}}}},
+               {.inputs = {{.shape = {2, 1, 5, 3}}, {.shape = {3, 2, 3, 4}}},
+                .attrs = kAllPadding}}),
     // The fusion pass makes the next two, after gradients were taken. Their
     // probes are a window of every kind: grouped, one pixel, Winograd's.
     {.name = "Conv2DBias",
@@ -350,14 +352,19 @@ constexpr OpDef kConvOps[] = {
          {.inputs = {{.shape = {1, 5, 6, 3}},
                      {.shape = {1, 4, 7, 4}},
                      {.shape = {4}, .values = {3, 2, 3, 4}}},
-          .attrs = kDilated}}),
+          .attrs = kDilated},
+         {.inputs = {{.shape = {2, 1, 5, 3}},
+                     {.shape = {2, 1, 5, 4}},
+                     {.shape = {4}, .values = {3, 2, 3, 4}}},
+          .attrs = kAllPadding}}),
     ForwardOp("DepthwiseConv2D", nullptr,
               "Convolves each channel of NHWC images with filters of its own.",
               kDepthwiseAttrs,
               {{.inputs = {{.shape = {2, 7, 6, 3}}, {.shape = {3, 2, 3, 2}}},
                 .attrs = kValidStrided},
                {.inputs = {{.shape = {1, 5, 6, 3}}, {.shape = {3, 2, 3, 1}}},
-                .attrs = kDilated}}),
+                .attrs = kDilated},
+               {.inputs = {{.shape = {1, 4, 4, 5}}, {.shape = {3, 3, 5, 1}}}}}),
     BackpropInputOp(
         "DepthwiseConv2DBackpropInput", nullptr,
         "The gradient of DepthwiseConv2D with respect to x, whose shape is "

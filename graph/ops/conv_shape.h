@@ -35,6 +35,11 @@ inline constexpr FixedList<AttrSetting, 8> kDilated = {
     {"dilations", Ints{1, 2}},
     {"padding", "EXPLICIT"},
     {"explicit_padding", Ints{1, 0, 2, 1}}};
+// Without any of its lines an image has windows, of padding alone.
+inline constexpr FixedList<AttrSetting, 8> kAllPadding = {
+    {"strides", Ints{2, 1}},
+    {"padding", "EXPLICIT"},
+    {"explicit_padding", Ints{1, 2, 0, 1}}};
 
 }  // namespace sluice
 

@@ -186,6 +186,21 @@ constexpr FixedList<AttrDef, 10> kStridedAttrs = {{"begin", AttrType::kInts},
                                                   {"begin_mask", 0},
                                                   {"end_mask", 0}};
 
+bool PartialOfSlice(const Node& node, int depth, Shape* elements) {
+  const Shape& vector = node.input(0).shape();
+  // A Shape holds no more.
+  if (vector.rank() != 1 || vector[0] == kUnknown ||
+      vector[0] > Shape::kMaxRank) {
+    return false;
+  }
+  Shape whole;
+  if (!PartialOfInputs(node, depth, &whole)) return false;
+  const auto begin = static_cast<int>(node.attrs().Ints("begin")[0]);
+  const auto count = static_cast<int>(node.output_type(0).shape[0]);
+  for (int i = begin; i < begin + count; ++i) elements->push_back(whole[i]);
+  return true;
+}
+
 constexpr OpDef kSliceOps[] = {
     {.name = "Slice",
      .doc =
@@ -195,6 +210,7 @@ constexpr OpDef kSliceOps[] = {
      .attrs = {{"begin", AttrType::kInts}, {"size", AttrType::kInts}},
      .shape = SliceShape,
      .gradient = SliceGradient,
+     .partial = PartialOfSlice,
      .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {4, 5}}},
                  .attrs = {{"begin", Ints{1, 0}}, {"size", Ints{2, -1}}}},

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <unordered_set>
+#include <utility>
+
 #include "graph/ops/element_updates.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/tables.h"
+#include "graph/traversal.h"
 
 namespace sluice {
 namespace {
@@ -177,6 +181,49 @@ bool TakesCondition(const Node& update) {
   return update.mutates() > 0 && operands[operands.size() - 1].optional;
 }
 
+// The first write that `others` need and that is none of `writes`, or null.
+const Node* OtherWrite(const std::vector<const Node*>& others,
+                       const std::unordered_set<const Node*>& writes) {
+  const Node* first = nullptr;
+  for (const Node* node : Needed(others)) {
+    if (node->mutates() == 0 || writes.contains(node)) continue;
+    if (first == nullptr || node->id() < first->id()) first = node;
+  }
+  return first;
+}
+
+// That `update`, whose members these are (MembersOf), updates something, and
+// all of it by members that may have a condition.
+void CheckConditional(const Node& update, const std::vector<Node*>& members) {
+  std::unordered_set<const Node*> writes;
+  std::vector<const Node*> others;
+  for (const Node* node : members) {
+    if (node->mutates() == 0) {
+      others.push_back(node);
+      continue;
+    }
+    writes.insert(node);
+    if (TakesCondition(*node)) continue;
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{}: the op has no operand that could make it "
+                            "conditional; build the update of Assign ({})",
+                            node->Describe(), node->location()));
+  }
+  if (const Node* const write = OtherWrite(others, writes)) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("{}: it is computed of what {} writes, which no "
+                    "condition of it would stop; give MakeConditional "
+                    "that write ({})",
+                    update.Describe(), write->Describe(), write->location()));
+  }
+  if (!writes.empty()) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("{}: it updates no variable: MakeConditional has "
+                          "nothing to make conditional ({})",
+                          update.Describe(), update.location()));
+}
+
 Output Write(const char* op, const Operand& variable, const Operand& value) {
   return variable.graph().Add({op, {variable, value}}).output(0);
 }
@@ -211,27 +258,19 @@ Output ConditionOf(const Node& update) {
 }
 
 void MakeConditional(const Operation& update, const Output& condition) {
-  Node& node = update.node();
-  if (node.Is("NoOp")) {
-    for (Node* member : node.control_inputs()) {
-      MakeConditional(Operation(member), condition);
+  const std::vector<Node*> members = MembersOf({&update.node()});
+  CheckConditional(update.node(), members);
+  for (Node* const node : members) {
+    if (node->mutates() == 0) continue;
+    std::vector<Output> inputs = node->inputs();
+    if (const Output before = ConditionOf(*node); before.valid()) {
+      inputs.back() = LogicalAnd(before, condition);
+    } else {
+      inputs.push_back(condition);
     }
+    node->set_inputs(std::move(inputs));
+    ThrowIfError(Graph::Infer(*node));
   }
-  if (node.mutates() == 0) return;
-  if (!TakesCondition(node)) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("{}: the op has no operand that could make it "
-                            "conditional; build the update of Assign ({})",
-                            node.Describe(), node.location()));
-  }
-  std::vector<Output> inputs = node.inputs();
-  if (const Output before = ConditionOf(node); before.valid()) {
-    inputs.back() = LogicalAnd(before, condition);
-  } else {
-    inputs.push_back(condition);
-  }
-  node.set_inputs(std::move(inputs));
-  ThrowIfError(Graph::Infer(node));
 }
 
 }  // namespace sluice

@@ -16,10 +16,12 @@ Output Assign(Operand variable, Operand value);
 Output AssignAdd(Operand variable, Operand value);
 Output AssignSub(Operand variable, Operand value);
 
-// Lets an operation that updates variables, or a group of such, do so only in
-// steps where `condition`, a bool scalar, holds; otherwise they stay as they
-// are, whatever the other operands. Throws Error for an op whose last operand
-// is not the optional `apply`.
+// Lets an operation that updates variables, a group of such or an Identity of
+// one, do so only in steps where `condition`, a bool scalar, holds; otherwise
+// they stay as they are, whatever the other operands. Throws Error, changing
+// nothing, for an op whose last operand is not the optional `apply`, for an
+// operation that updates nothing, and for one that is computed of what another
+// writes.
 void MakeConditional(const Operation& update, const Output& condition);
 
 }  // namespace sluice

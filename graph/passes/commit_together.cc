@@ -5,12 +5,12 @@
 
 namespace sluice::passes {
 
-// Each collective depends on the one before it, so that the last is behind all.
+// Each collective depends on the one before it (OrderVariables), so that the
+// last is behind all.
 Status CommitTogether(Graph& graph) {
   Node* last = nullptr;
-  for (const auto& node : graph.nodes()) {
-    if (!node->op().collective) continue;
-    if (last == nullptr || node->id() > last->id()) last = node.get();
+  for (Node* node : graph.TopologicalOrder()) {
+    if (node->op().collective) last = node;
   }
   if (last == nullptr) return {};
   const auto before = Needed({last}, [](const Node&) { return true; });

@@ -155,8 +155,9 @@ void FuseStatistics(Graph& graph, const DeviceDescriptions& devices);
 // write sees its value, any other the value at the start of the step. A view
 // reads for its users, at its own place. Where a read cannot come before the
 // write that would destroy its value, it is given a copy. Two unordered writes
-// are an error naming both. Wants a placed graph where there are several
-// devices.
+// are an error naming both. Also puts the step's collectives in one order, that
+// in which they were made, which changes no read. Wants a placed graph where
+// there are several devices.
 Status OrderVariables(Graph& graph);
 
 // Makes every update of a variable wait for the last of the step's collectives,

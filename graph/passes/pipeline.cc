@@ -77,7 +77,7 @@ constexpr Pass kPipeline[] = {
        return Status::Ok();
      }},
     {"prune", "what nobody needs goes", Plain<Prune>},
-    {"order_variables", "reads before writes",
+    {"order_variables", "reads before writes, and collectives in one order",
      [](Graph& g, const Context&) { return OrderVariables(g); }},
     {"commit_together", "no writes before the last exchange, in elastic jobs",
      [](Graph& g, const Context&) { return CommitTogether(g); },

@@ -78,6 +78,7 @@ class Mixer {
     Decide();
     for (Node* node : order_) {
       const bool is_half = InHalf(*node);
+      if (is_half) in_half_.insert(node);
       bool changed = is_half;
       for (int i = 0; i < node->num_inputs(); ++i) {
         const Output from = Replaced(node->input(i));
@@ -272,12 +273,14 @@ class Mixer {
                   [&](const Node* node) { return !read.contains(node); });
   }
 
+  // Of a node, when it is known of its producers (in_half_).
   bool InHalf(const Node& node) const {
     const auto it = may_.find(&node);
     if (it == may_.end()) return false;
     if (leaving_.contains(&node)) {
       const Output& whole = node.input(0);
-      return OutputIsT(whole.node(), whole.index()) && InHalf(whole.node());
+      return OutputIsT(whole.node(), whole.index()) &&
+             in_half_.contains(&whole.node());
     }
     return node.op().half == HalfRule::kPrefer ||
            (it->second.fed && it->second.wanted);
@@ -410,7 +413,8 @@ class Mixer {
   // Half may not hold what these make: numbers of such sizes.
   std::map<const Node*, double> beyond_;
   std::map<const Node*, Place> may_;
-  std::set<const Node*> leaving_;                          // of these
+  std::set<const Node*> leaving_;  // of these
+  std::set<const Node*> in_half_;  // of those before the node at hand
   std::map<std::pair<const Node*, int>, DType> declared_;  // of inputs
   std::map<std::tuple<Output, DType, std::string, std::vector<Node*>>, Output>
       casts_;

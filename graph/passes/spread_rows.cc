@@ -265,16 +265,57 @@ class Spreader {
     return last;
   }
 
+  // Whether an elementwise node's rows are made of its operands' rows.
+  static bool IsMadeByRows(const Output& value) {
+    const Node& node = value.node();
+    return !node.IsConstant() && !DrawsOrFills(node) && node.op().elementwise &&
+           node.num_outputs() == 1 &&
+           std::none_of(node.inputs().begin(), node.inputs().end(),
+                        [&](const Output& input) {
+                          return input.shape().rank() == value.shape().rank() &&
+                                 input.shape()[0] != value.shape()[0] &&
+                                 input.shape()[0] != 1;
+                        });
+  }
+  static bool DrawsOrFills(const Node& node) {
+    return IsOfShape(node) &&
+           (!node.op().stateful || node.attrs().Has("first"));
+  }
+
   // Rows of a value that a step has no part in, as those of the whole are, made
-  // where the current device is.
+  // where the current device is: each node's once, however many read it.
   Output RowsOf(const Output& value, int64_t begin, int64_t end) {
+    std::map<Output, Output> rows;
+    // Depth first, without recursion: first values may be made in many steps.
+    std::vector<Output> open = {value};
+    while (!open.empty()) {
+      const Output next = open.back();
+      const size_t depth = open.size();
+      if (!rows.contains(next)) {
+        std::vector<Output> inputs;
+        if (IsMadeByRows(next)) inputs = next.node().inputs();
+        for (auto input = inputs.rbegin(); input != inputs.rend(); ++input) {
+          const bool by_rows = HasRowsOf(input->shape(), next.shape());
+          if (by_rows && !rows.contains(*input)) open.push_back(*input);
+        }
+        if (open.size() > depth) continue;
+        rows[next] = RowsAlone(next, begin, end, rows);
+      }
+      open.pop_back();
+    }
+    return rows.at(value);
+  }
+
+  // The same, of the operands' `rows`.
+  Output RowsAlone(const Output& value, int64_t begin, int64_t end,
+                   const std::map<Output, Output>& rows) {
     Node& node = value.node();
     if (const Tensor* const whole = ConstantValue(value)) {
       return ConstantRows(graph_, *whole, begin, end);
     }
     const TensorType type = {value.dtype(),
                              WithRows(value.shape(), end - begin)};
-    if (IsOfShape(node) && (!node.op().stateful || node.attrs().Has("first"))) {
+    if (DrawsOrFills(node)) {
       Attributes attrs = node.attrs();
       if (attrs.Has("first")) {
         const int64_t row = WithRows(value.shape(), 1).elements();
@@ -285,18 +326,10 @@ class Spreader {
       inputs[0] = graph_.Constant(Tensor::Vector<int64_t>(shape), "shape");
       return Made(node, std::move(attrs), std::move(inputs), type);
     }
-    if (node.op().elementwise && node.num_outputs() == 1 &&
-        std::none_of(node.inputs().begin(), node.inputs().end(),
-                     [&](const Output& input) {
-                       return input.shape().rank() == value.shape().rank() &&
-                              input.shape()[0] != value.shape()[0] &&
-                              input.shape()[0] != 1;
-                     })) {
+    if (IsMadeByRows(value)) {
       std::vector<Output> inputs = node.inputs();
       for (Output& input : inputs) {
-        const bool rows = input.shape().rank() == value.shape().rank() &&
-                          input.shape()[0] == value.shape()[0];
-        if (rows) input = RowsOf(input, begin, end);
+        if (HasRowsOf(input.shape(), value.shape())) input = rows.at(input);
       }
       return Made(node, node.attrs(), std::move(inputs), type);
     }

@@ -23,8 +23,8 @@ Attributes AttrsFor(const OpDef& op, const Node& node) {
 }  // namespace
 
 // The node becomes the wait, so that who uses its result stays as it is. Starts
-// keep the order of the collectives among themselves, and so do waits: one that
-// is needed has all earlier ones needed, too.
+// keep the order of the collectives among themselves, and so do waits
+// (OrderVariables has put it there).
 Status StartCollectives(Graph& graph) {
   std::vector<Node*> waits;
   std::map<std::string, int64_t> in_step;  // by group

@@ -1,8 +1,9 @@
-// Reads and writes of variables. A variable's bytes are seen through the
-// Variable node, the results of its writes, and views of these; the writes
-// w[0], w[1], ... of one variable are totally ordered by the graph. So each
-// read is of one version (-1: the value at the start of the step, i: what w[i]
-// left) and has to come before w[version + 1], which destroys it.
+// Reads and writes of variables, and the order of collectives. A variable's
+// bytes are seen through the Variable node, the results of its writes, and
+// views of these; the writes w[0], w[1], ... of one variable are totally
+// ordered by the graph. So each read is of one version (-1: the value at the
+// start of the step, i: what w[i] left) and has to come before w[version + 1],
+// which destroys it.
 #include <fmt/format.h>
 
 #include <unordered_map>
@@ -61,14 +62,9 @@ class Orderer {
 
   Status Run() {
     SLUICE_RETURN_IF_ERROR(FindWrites());
+    if (!writes_.empty()) SLUICE_RETURN_IF_ERROR(FindReads());
+    OrderCollectives();  // what is read does not hang on it
     if (writes_.empty()) return {};
-    FindPaths();
-    for (Node* node : order_) {
-      auto it = writes_of_.find(node);
-      if (it == writes_of_.end()) continue;
-      SLUICE_RETURN_IF_ERROR(CheckOrdered(*node, it->second));
-      VisitReads(*node, it->second);
-    }
     AddEdges();
     Renumber();
     graph_.TopologicalOrder();  // throws on a cycle
@@ -122,6 +118,29 @@ class Orderer {
     return {};
   }
 
+  // Which version each read is of, and so before which write it comes.
+  Status FindReads() {
+    FindPaths();
+    for (Node* node : order_) {
+      auto it = writes_of_.find(node);
+      if (it == writes_of_.end()) continue;
+      SLUICE_RETURN_IF_ERROR(CheckOrdered(*node, it->second));
+      VisitReads(*node, it->second);
+    }
+    return {};
+  }
+
+  // Each depends on the one that was made before it, which is the same one on
+  // all workers: only the reads and writes of the step move them.
+  void OrderCollectives() {
+    Node* before = nullptr;
+    for (Node* node : order_) {
+      if (!node->op().collective) continue;
+      if (before != nullptr) node->AddControlInput(before);
+      before = node;
+    }
+  }
+
   // before_: the writes a node depends on; after_: those that depend on it.
   void FindPaths() {
     const int n = static_cast<int>(order_.size());
@@ -167,7 +186,8 @@ class Orderer {
       if (DependsOn(b, a)) continue;
       return InvalidArgument(fmt::format(
           "variable '{}': {} ({}) and {} ({}) both write it and neither "
-          "depends on the other; order them with a control edge",
+          "depends on the other; order them with a control edge: build the "
+          "one inside a ControlScope of the other's operation",
           variable.name(), a.Describe(), a.location(), b.Describe(),
           b.location()));
     }
@@ -281,8 +301,9 @@ class Orderer {
       before.emplace(read.write, read.write->control_inputs());
       read.write->AddControlInput(read.user);
     }
-    // Two writes may each read what the other destroys (a swap): then some of
-    // the readers cannot wait and get copies, too.
+    // Two writes may each read what the other destroys (a swap), or a
+    // collective come after a write whose readers wait for a later one: then
+    // some of the readers cannot come before the write and get copies, too.
     const auto stuck = Stuck(graph_);
     if (!stuck.empty()) {
       for (auto& [write, controls] : before) {

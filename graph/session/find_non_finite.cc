@@ -139,8 +139,15 @@ std::string Session::FindNonFinite(const std::vector<Feed>& feeds,
       variable->initialized = true;
     }
   };
+  RunOrder order;
+  {
+    MutexLock lock(impl_->mutex);
+    order.step = impl_->step;
+    order.replica = impl_->replica;
+  }
   try {
-    const Status status = prepared.impl_->RunIn(turn.lane(), values, results);
+    const Status status =
+        prepared.impl_->RunIn(turn.lane(), values, results, order);
     if (!check.ends_step() || check.node().empty()) ThrowIfError(status);
   } catch (...) {
     put_back();

@@ -43,7 +43,9 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
       passes(std::move(built.passes)),
       launches(std::move(built.launches)),
       edges(built.edges),
-      counts(!request.targets.empty()),
+      has_targets(!request.targets.empty()),
+      updates(built.updates),
+      counts(has_targets || updates),
       frames(static_cast<size_t>(s.lanes.count())) {
   for (const FeedShape& feed : request.feeds) {
     feed_names.push_back(feed.output.name());
@@ -54,9 +56,6 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
   for (const BuiltStep::Part& part : built.parts) {
     queued = queued || (part.device->accelerator() != nullptr &&
                         !part.device->variables().shared());
-    for (const InstructionLabel& label : part.plan.labels) {
-      updates = updates || label.mutates > 0;
-    }
   }
   // A collective is for one thread at a time, which may be the caller's.
   goes_on = edges > 0 && !queued && s.rendezvous->tells() &&
@@ -321,7 +320,7 @@ Result<uint64_t> PreparedStep::Impl::Start(std::span<const Tensor> feed_values,
   if (!frame.ok()) return session.Refuse(key, frame.status());
   std::optional<RunOrder> order;
   if (replica) {
-    if (counts) {
+    if (has_targets) {
       return session.Refuse(
           key, InvalidArgument("a replica can be given to steps without "
                                "targets alone"));

@@ -172,8 +172,8 @@ class PreparedStep {
   // are written when the run has been waited for. Throws Error, also that of an
   // earlier run that nobody has waited for.
   PendingRun Start(std::span<const Tensor> feeds, std::span<Tensor> fetches);
-  // Begins a run as the given replica in place of the session's. Only for a
-  // step without targets, which advances no counter.
+  // Begins a run as the given replica in place of the session's, which leaves
+  // the session's step counter alone. Only for a step without targets.
   PendingRun Start(std::span<const Tensor> feeds, std::span<Tensor> fetches,
                    uint32_t replica);
 
@@ -272,10 +272,12 @@ class Session {
   // write a variable, all steps use the value it had when one first needed it.
   void Freeze();
 
-  // The global step that keys randomness. Each run with targets uses the
-  // current value and increments it as it begins, so that runs at the same time
-  // use different ones; a run that fails gives its number back, unless another
-  // has begun since. A trainer sets it on resume.
+  // The global step that keys randomness. Each run with targets, or whose
+  // fetches need an update of a variable, uses the current value and increments
+  // it as it begins, so that runs at the same time use different ones; a run
+  // that fails gives its number back, unless another has begun since. Runs
+  // without either leave it alone, and draw the same again. A trainer sets it
+  // on resume.
   uint64_t step() const;
   void set_step(uint64_t step);
   // Sets the replica that keys randomness from now on, in place of the

@@ -233,9 +233,10 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   std::vector<passes::PassReport> passes;
   std::vector<StepInfo::Launch> launches;
   std::vector<std::string> feed_names, fetch_names;
-  int edges = 0;         // tensors that go from part to part
-  bool counts = false;   // whether a run advances the step counter
+  int edges = 0;  // tensors that go from part to part
+  bool has_targets = false;
   bool updates = false;  // whether a run writes to variables
+  bool counts = false;   // whether a run advances the step counter
   // Whether a run may end after Run and Start have returned: on an accelerator
   // that the session does not share.
   bool queued = false;

@@ -232,7 +232,14 @@ Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,
   if (frozen != nullptr) {
     SLUICE_RETURN_IF_ERROR(FreezeVariables(*step, devices, frozen));
   }
-  return PlanStep(std::move(step), devices, options, cluster);
+  // Of the whole step: parts that other tasks have count here, too.
+  const bool updates =
+      std::any_of(step->nodes().begin(), step->nodes().end(),
+                  [](const auto& node) { return node->mutates() > 0; });
+  SLUICE_ASSIGN_OR_RETURN(BuiltStep built,
+                          PlanStep(std::move(step), devices, options, cluster));
+  built.updates = updates;
+  return built;
 }
 
 }  // namespace sluice

@@ -27,6 +27,7 @@ struct BuiltStep {
   std::vector<StepPart> cut;     // from which `parts` were made
   std::vector<StepPart> remote;  // for other tasks' devices
   int edges = 0;                 // tensors that go from part to part
+  bool updates = false;          // whether the step writes to variables
   std::vector<TensorType> feed_types;
   std::vector<TensorType> fetch_types;
   // Which feeds and fetches `parts` have: all, unless peers have some.

@@ -6,6 +6,7 @@
 #include "graph/builder.h"
 #include "graph/session/session.h"
 #include "graph/text/text.h"
+#include "tests/support/error_text.h"
 
 namespace sluice {
 namespace {
@@ -102,6 +103,24 @@ TEST_CASE("it fails like the others, too") {
     CHECK_EQ(std::string(error.what()),
              "NoKernel 'no_kernel': no cpu kernel for inputs float32[2]");
   }
+  // Without a rule for its gradient it can be run, not differentiated.
+  OpDef forward = kSmoothStep;
+  forward.name = "ForwardAlone";
+  forward.gradient = nullptr;
+  OpTable::Global().Register(forward);
+  const Output z = graph.Add({"ForwardAlone", {x}}).output(0);
+  CHECK(testing::Contains(
+      testing::ErrorOf([&] { Gradients({z}, {x}); }),
+      "ForwardAlone 'forward_alone': the op has no gradient rule "));
+  // Inputs that are alike are told once.
+  KernelSpec spec{.op = "NoKernel", .node = "long"};
+  spec.inputs.assign(300, {DType::kFloat64, {}});
+  spec.inputs.insert(spec.inputs.begin(), {DType::kFloat32, {2}});
+  spec.inputs.push_back({DType::kFloat64, {3}});
+  CHECK_EQ(
+      KernelTable::Global().Find(spec, DeviceType::kCpu).status().message(),
+      "NoKernel 'long': no cpu kernel for inputs float32[2] float64[] x "
+      "300 float64[3]");
 }
 
 }  // namespace

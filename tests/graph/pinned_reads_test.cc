@@ -210,16 +210,18 @@ TEST_CASE("nor do gradients see what they wait for otherwise") {
   }
 }
 
-// A gradient that is a collective comes after those that the graph has.
+// A gradient that is a collective comes after those that the graph has, where a
+// step has both.
 TEST_CASE("nor do gradients see what a collective waits for") {
   Graph graph;
   const Output x = graph.Placeholder("x", DType::kFloat32, {2});
   const Output v = graph.Variable("v", Filled(2, {2}));
   const Output y = AllReduce(x * v, Reduction::kSum);
+  Operation exchange;
   {
     const ControlScope after(graph, {y});
     const Output tens = graph.Constant(Tensor::Array<float>({2}, {10, 10}));
-    (void)AllReduce(Assign(v, tens), Reduction::kSum);
+    exchange = AllReduce(Assign(v, tens), Reduction::kSum);
   }
   std::vector<Output> fetches;
   for (const Recompute recompute : {Recompute::kNone, Recompute::kAll}) {
@@ -227,11 +229,16 @@ TEST_CASE("nor do gradients see what a collective waits for") {
   }
   Session session(graph);
   session.Initialize();
-  for (const Tensor& got :
-       session.Run({{x, Tensor::Array<float>({2}, {3, 4})}}, fetches)) {
-    CHECK(got.BitEqual(Tensor::Array<float>({2}, {2, 2})));
+  for (const bool both : {false, true}) {
+    CAPTURE(both);
+    const auto targets =
+        both ? std::vector{exchange} : std::vector<Operation>();
+    for (const Tensor& got : session.Run(
+             {{x, Tensor::Array<float>({2}, {3, 4})}}, fetches, targets)) {
+      CHECK(got.BitEqual(Tensor::Array<float>({2}, {2, 2})));
+    }
+    CHECK(session.Read(v).At(0) == (both ? 10 : 2));
   }
-  CHECK(session.Read(v).At(0) == 10);  // by the exchange before
 }
 
 TEST_CASE("what writes nothing has no copies") {

@@ -5,7 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
+#include <random>
+#include <string>
+#include <vector>
 
 #include "graph/builder.h"
 #include "graph/compile/extract.h"
@@ -272,6 +276,117 @@ TEST_CASE("gradients of gradients may be recomputed too") {
   for (int i = 0; i < 3; ++i) {
     CHECK(a.At(i) == doctest::Approx(b.At(i)).epsilon(1e-12));
   }
+}
+
+// A chain of everything that is computed again, with additions over some of it.
+// Derivatives of its loss by each of its nodes, and of these by the node and,
+// behind those, by the chain's begin.
+struct InnerSecond {
+  Graph graph;
+  Output x;
+  std::vector<Output> inner, slopes, second;  // slopes: weighted sums of first
+
+  InnerSecond(uint32_t seed, Recompute recompute, Recompute of_second) {
+    std::mt19937 random(seed);
+    const Shape shape{5, 3};
+    const auto channels = [&](double value) {
+      return graph.Constant(Tensor::Full(DType::kFloat64, {3}, value));
+    };
+    x = graph.Placeholder("x", DType::kFloat64, shape);
+    Output y = x;
+    for (int i = 0; i < 14; ++i) {
+      switch (random() % 5) {
+        case 0:
+          y = Tanh(y * y + 0.5);
+          break;
+        case 1:
+          y = Sigmoid(y * 1.5 - 0.2);
+          break;
+        case 2:
+          y = BatchNorm(y, channels(0.7), channels(0.1), channels(0),
+                        channels(1))
+                  .y;
+          break;
+        case 3:
+          y = y + (i == 0 ? x : inner[random() % inner.size()]) * 0.5;
+          break;
+        default:
+          y = Tanh(y * 0.8);
+      }
+      inner.push_back(y);
+    }
+    const Output loss = Sum(Square(y - 0.3));
+    std::vector<Output> by_x;
+    const Output weights =
+        Cast(graph.Constant(testing::Ramp(shape)), DType::kFloat64);
+    for (const Output& a : inner) {
+      const Output g = Gradients({loss}, {a}, {}, {.recompute = recompute})[0];
+      slopes.push_back(Sum(g * weights));
+      const std::vector<Output> by =
+          Gradients({slopes.back()}, {a, x}, {}, {.recompute = of_second});
+      second.push_back(by[0].valid() ? by[0] : ZerosLike(a));
+      by_x.push_back(by[1].valid() ? by[1] : ZerosLike(x));
+    }
+    second.insert(second.end(), by_x.begin(), by_x.end());
+  }
+
+  bool ComputesAgain() const {
+    return std::any_of(
+        graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
+          return node->name().find("recompute/") != std::string::npos;
+        });
+  }
+};
+
+TEST_CASE("second derivatives by nodes that are computed again") {
+  int again = 0;
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    Tensor value(DType::kFloat64, {5, 3});
+    for (double& v : value.values<double>()) {
+      v = std::uniform_real_distribution<double>(-1, 1)(random);
+    }
+    InnerSecond plain(seed, Recompute::kNone, Recompute::kNone);
+    Session of_plain(plain.graph);
+    const std::vector<Tensor> wanted =
+        of_plain.Run({{plain.x, value}}, plain.second);
+    const std::vector<Tensor> inner =
+        of_plain.Run({{plain.x, value}}, plain.inner);
+    for (size_t n = 0; n < inner.size(); ++n) {
+      CAPTURE(n);
+      for (const int64_t at : {int64_t{0}, int64_t{7}, int64_t{14}}) {
+        const auto slope = [&](double step) {
+          Tensor moved = inner[n].Clone();
+          moved.data<double>()[at] += step;
+          return of_plain
+              .Run({{plain.x, value}, {plain.inner[n], moved}}, plain.slopes[n])
+              .At(0);
+        };
+        constexpr double kStep = 1e-5;
+        CHECK(wanted[n].At(at) ==
+              doctest::Approx((slope(kStep) - slope(-kStep)) / (2 * kStep))
+                  .epsilon(1e-5)
+                  .scale(1));
+      }
+    }
+    for (const Recompute first : {Recompute::kAll, Recompute::kNorms}) {
+      for (const Recompute then : {Recompute::kNone, first}) {
+        InnerSecond other(seed, first, then);
+        again += other.ComputesAgain() ? 1 : 0;
+        const std::vector<Tensor> got =
+            Session(other.graph).Run({{other.x, value}}, other.second);
+        for (size_t n = 0; n < got.size(); ++n) {
+          CAPTURE(n);
+          for (int64_t i = 0; i < got[n].elements(); ++i) {
+            CHECK(got[n].At(i) ==
+                  doctest::Approx(wanted[n].At(i)).epsilon(1e-9).scale(1));
+          }
+        }
+      }
+    }
+  }
+  CHECK(again > 20);
 }
 
 TEST_CASE("what is computed again may be as deep as the graph") {

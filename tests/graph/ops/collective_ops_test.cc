@@ -4,8 +4,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <numeric>
 #include <random>
+#include <vector>
 
 #include "engine/runtime/trace.h"
 #include "engine/threads.h"
@@ -181,6 +185,58 @@ TEST_CASE("collectives have one order on all workers, whoever does them") {
     }
   }
   SetComputeThreads(0);
+}
+
+// Each alone of what it is made of is fed.
+TEST_CASE("a step has the collectives that it needs, in the graph's order") {
+  const dist::testing::Watchdog watchdog;
+  constexpr int kWorkers = 3;
+  constexpr size_t kSums = 12;
+  auto groups = dist::testing::JoinAll(kWorkers, {});
+  std::vector<int> right(kWorkers), wrong(kWorkers);
+  InThreads(kWorkers, [&](int rank) {
+    const auto self = static_cast<size_t>(rank);
+    Graph graph;
+    std::vector<Output> x, sums;
+    for (size_t i = 0; i < kSums; ++i) {
+      x.push_back(graph.Placeholder("x", DType::kFloat32, {2}));
+      sums.push_back(Identity(AllReduce(x[i], Reduction::kSum)) *
+                     static_cast<float>(i));
+    }
+    SessionOptions options = With(groups[self]);
+    options.executor =
+        rank == 0 ? ExecutorMode::kDataflow : ExecutorMode::kSerial;
+    options.simplify = rank != 1;
+    Session session(graph, options);
+    std::mt19937 random(1);  // the same on all
+    for (int step = 0; step < 30; ++step) {
+      std::vector<Feed> feeds;
+      std::vector<Output> fetches;
+      std::vector<float> wanted;
+      for (size_t i = 0; i < kSums; ++i) {
+        if (random() % 3 == 0) continue;
+        const auto value = static_cast<float>(random() % 100);
+        const float own = value + static_cast<float>(rank);
+        feeds.push_back({x[i], Tensor::Full(DType::kFloat32, {2}, own)});
+        fetches.push_back(sums[i]);
+        wanted.push_back((kWorkers * value + 3) * static_cast<float>(i));
+      }
+      std::vector<size_t> order(fetches.size());
+      std::iota(order.begin(), order.end(), size_t{0});
+      std::shuffle(order.begin(), order.end(),
+                   std::mt19937(static_cast<uint32_t>(rank)));
+      std::vector<Output> shuffled;
+      for (const size_t i : order) shuffled.push_back(fetches[i]);
+      const std::vector<Tensor> got = session.Run(feeds, shuffled);
+      for (size_t i = 0; i < got.size(); ++i) {
+        ++(got[i].At(1) == wanted[order[i]] ? right : wrong)[self];
+      }
+    }
+  });
+  for (size_t rank = 0; rank < kWorkers; ++rank) {
+    CHECK(right[rank] > 100);
+    CHECK(wrong[rank] == 0);
+  }
 }
 
 // Fails a step at its nth instruction.

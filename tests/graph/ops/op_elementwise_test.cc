@@ -250,6 +250,29 @@ TEST_CASE("casts keep subnormal numbers") {
   CHECK(is_not_zero.IntAt(1) == 0);
 }
 
+// They may count as 0, but Sign has no other values than these.
+TEST_CASE("the sign of a subnormal number is -1, 0 or 1") {
+  for (const auto& [dtype, tiny] :
+       {std::pair(DType::kFloat64, 1e-310), std::pair(DType::kFloat32, 1e-40),
+        std::pair(DType::kBFloat16, 1e-39), std::pair(DType::kFloat16, 1e-7)}) {
+    Graph graph;
+    const Output x = graph.Placeholder("x", dtype, {kUnknown});
+    std::vector<double> values;  // enough for whole vectors and what is left
+    for (int i = 0; i < 37; ++i) values.push_back(i % 2 == 0 ? tiny : -tiny);
+    const Output sign = Sign(x);
+    // By itself, and in a fused program.
+    const std::vector<Tensor> got = Session(graph).Run(
+        {{x, Tensor::Array<double>({37}, values).Cast(dtype)}},
+        std::vector<Output>{sign, Neg(sign) + 2});
+    CAPTURE(NameOf(dtype));
+    for (int64_t i = 0; i < 37; ++i) {
+      const double s = got[0].At(i);
+      CHECK((s == 0 || s == (i % 2 == 0 ? 1 : -1)));
+      CHECK((got[1].At(i) == 2 || got[1].At(i) == 1 || got[1].At(i) == 3));
+    }
+  }
+}
+
 TEST_CASE("clip keeps to an integer's range") {
   Graph graph;
   const Output x = graph.Constant(Tensor::Array<int8_t>({3}, {-128, 5, 127}));

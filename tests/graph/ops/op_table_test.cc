@@ -246,9 +246,12 @@ void CheckOp(const OpDef& op, Faults& faults) {
     const TypeBinding widest = WidestBinding(op);
     const std::string where = fmt::format("probe {}", p);
     CheckKernels(MakeProbeCase(op, probe, widest), where, faults);
-    const std::vector<EmptiedCase> emptied = EmptiedCases(op, probe, widest);
-    for (const EmptiedCase& e : emptied) {
+    const std::vector<OtherCase> emptied = EmptiedCases(op, probe, widest);
+    for (const OtherCase& e : emptied) {
       CheckKernels(e.c, where + ", " + e.what, faults);
+    }
+    for (const OtherCase& many : ManyCases(op, probe, widest)) {
+      CheckKernels(many.c, where + ", " + many.what, faults);
     }
     // All dimensions of an elementwise op may be 0.
     if (op.elementwise && emptied.empty() && !Resized(op, probe, 0).empty()) {

@@ -152,6 +152,20 @@ TEST_CASE("a chain of writes, read in between") {
   });
 }
 
+// `second` comes after `first`, and so after the write; who reads the variable
+// beside it does not depend on that write for it.
+TEST_CASE("the order of collectives changes no read") {
+  ForEachSetting([](Step& step) {
+    const Output v = step.Variable("v", 5);
+    const Output first = AllReduce(AssignAdd(v, step.Constant(2)));
+    const Output second = AllReduce(step.Constant(3));
+    const Output read = second * v;
+    CHECK_EQ(step.Run({first, read}), Values{7, 15, 7});
+    CHECK_EQ(step.Run({read}), Values{15, 5});
+    CHECK_EQ(step.Run({first, AllReduce(read)}), Values{7, 15, 7});
+  });
+}
+
 TEST_CASE("a conditional write that does not take place changes nothing") {
   for (bool apply : {false, true}) {
     ForEachSetting([apply](Step& step) {

@@ -414,7 +414,7 @@ TEST_CASE("random ops follow seed and step, not time or order") {
   CHECK(b.step() == 2);
   b.set_step(0);
   CHECK(b.Run({}, noise).BitEqual(a0));
-  CHECK(b.step() == 0);  // a run without targets is not a step
+  CHECK(b.step() == 0);  // neither targets nor updates
 }
 
 TEST_CASE("a null device plans but does not compute") {
