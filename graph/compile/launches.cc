@@ -96,9 +96,34 @@ void Elementwise(const Node& node, WorkKind kind, Launches* launches) {
   launches->push_back(Once(node, kind, name));
 }
 
+// A launch takes so many terms, a further one the sum so far as one of them
+// (kernels/cuda/ops/elementwise/elementwise.h). Sums of halves are kept in
+// float32 between launches.
 void AddN(const Node& node, WorkKind kind, Launches* launches) {
-  launches->push_back(
-      Once(node, kind, Named("AddNKernel", node.input(0).dtype(), {})));
+  constexpr int kMostTerms = 256;
+  const TensorType& y = node.output_type(0);
+  const DType wide = ComputeDType(y.dtype);
+  const std::string_view t = DeviceTypeName(y.dtype);
+  for (int done = 0; done < node.num_inputs();) {
+    const bool begins = done == 0;
+    const int end =
+        std::min(node.num_inputs(), done + kMostTerms - (begins ? 0 : 1));
+    const bool ends = end == node.num_inputs();
+    KernelLaunch& launch = launches->emplace_back();
+    launch.kind = kind;
+    launch.kernel = fmt::format("AddNKernel<{}, {}, {}>", t,
+                                begins ? t : DeviceTypeName(wide),
+                                ends ? t : DeviceTypeName(wide));
+    for (; done < end; ++done) launch.moved.push_back(In(done));
+    const bool aside = wide != y.dtype;  // where sums are kept
+    const int reads = begins || aside ? 0 : 1, writes = ends || !aside ? 1 : 0;
+    launch.moved.push_back(Out(0, writes, reads));
+    if (aside) {
+      launch.extra_bytes = ((begins ? 0 : 1) + (ends ? 0 : 1)) *
+                           y.shape.elements() *
+                           static_cast<int64_t>(SizeOf(wide));
+    }
+  }
 }
 
 void Cast(const Node& node, WorkKind kind, Launches* launches) {

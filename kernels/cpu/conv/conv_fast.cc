@@ -128,6 +128,12 @@ void RunImage(const ConvJob& job, int64_t group, int64_t block,
 void RunJob(const ConvJob& job, const float* source, const float* packed,
             float* result, const ConvEpilogue& epilogue, float* copies) {
   if (job.result_image == 0) return;  // there may be no memory to point into
+  if (job.direct.gaps) {
+    ParallelFor(job.images * job.result_image, 1 << 16,
+                [&](int64_t begin, int64_t end) {
+                  std::fill(result + begin, result + end, 0.0f);
+                });
+  }
   const int64_t copy_floats = Aligned(job.direct.source.copy_floats());
   ParallelFor(job.pieces(), 1, [&](int64_t first, int64_t last) {
     for (int64_t piece = first; piece < last; ++piece) {

@@ -1,6 +1,9 @@
 #include "kernels/cpu/conv/direct_conv.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
 
 #include "engine/ceil_div.h"
 #include "kernels/cpu/conv/conv_patches.h"
@@ -30,20 +33,28 @@ std::vector<Line> ForwardLines(const WindowDim& d) {
 }
 
 // Tap k of window o lies on pixel i = o * stride - pad_before + k * dilation.
-// For i = first + j * stride that is o = start + j.
+// For i = first + j * stride that is o = start + j. Lines without a tap are
+// left out: a stride may be far longer than the window.
 std::vector<Line> BackpropLines(const WindowDim& d) {
+  std::map<int64_t, std::vector<Line::Tap>> taps;  // by `first`
+  for (int64_t k = d.window - 1; k >= 0; --k) {
+    const int64_t i = k * d.dilation - d.pad_before;  // of window 0
+    const int64_t first = (i % d.stride + d.stride) % d.stride;
+    if (first < d.input) taps[first].push_back({k, (first - i) / d.stride});
+  }
   std::vector<Line> lines;
-  for (int64_t first = 0; first < std::min(d.stride, d.input); ++first) {
-    Line line = {.first = first,
-                 .step = d.stride,
-                 .count = CeilDiv(d.input - first, d.stride)};
-    for (int64_t k = d.window - 1; k >= 0; --k) {
-      const int64_t o = first + d.pad_before - k * d.dilation;
-      if (o % d.stride == 0) line.taps.push_back({k, o / d.stride});
-    }
-    lines.push_back(line);
+  for (auto& [first, its] : taps) {
+    lines.push_back({.first = first,
+                     .step = d.stride,
+                     .count = CeilDiv(d.input - first, d.stride),
+                     .taps = std::move(its)});
   }
   return lines;
+}
+
+// Whether that are all pixels.
+bool CoverAll(const std::vector<Line>& lines, const WindowDim& d) {
+  return std::ssize(lines) == std::min(d.stride, d.input);
 }
 
 // The source pixels that some tap reads: [begin, end).
@@ -200,6 +211,7 @@ DirectConv BackpropInputConv(const ConvGeometry& g) {
                    .channels = g.y_channels(),
                    .group_channels = g.out};
   Frame(h, w, &direct.source);
+  direct.gaps = !CoverAll(h, g.h) || !CoverAll(w, g.w);
   for (const Line& row : h) {
     for (const Line& column : w) {
       direct.phases.push_back(PhaseOf(direct.source, row, column, g.w.window,

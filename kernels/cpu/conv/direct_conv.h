@@ -4,7 +4,8 @@
 // The gradient with respect to the input is a convolution too, of dy with the
 // filter turned around. With stride s it falls into s * s of them, one for the
 // input pixels of each remainder modulo the strides, each with the taps that
-// meet such pixels; so no zeros are multiplied.
+// meet such pixels; so no zeros are multiplied. Those that none meets are left
+// out, so that there are never more than taps.
 #ifndef SLUICE_KERNELS_CPU_CONV_DIRECT_CONV_H_
 #define SLUICE_KERNELS_CPU_CONV_DIRECT_CONV_H_
 
@@ -58,6 +59,7 @@ struct ConvPhase {
 struct DirectConv {
   ConvSource source;
   std::vector<ConvPhase> phases;
+  bool gaps = false;  // whether there are result pixels of none, which are 0
   int64_t result_channels = 0;  // per group
   // Element (source channel, result channel) of tap t's matrix of group g is at
   // filter + t * tap_step + g * group_step + i * row_step + j * column_step.

@@ -326,13 +326,11 @@ class DnnConvolution final : public Kernel {
   Pack pack_;
 };
 
-// Convolutions of or over nothing are our own kernel's, which must serve what
-// is tried here: it is made where cuDNN has nothing.
+// What cuDNN does not take is our own kernel's, which must serve what is tried
+// here: it is made where cuDNN has nothing.
 bool Supports(const KernelSpec& spec) {
-  if (!IsServedConv(spec)) return false;
-  const ProductShape shape =
-      ConvProductOf(*ConvGeometryOf(spec), spec.conv.pass);
-  return shape.m > 0 && shape.n > 0 && shape.k > 0 && Dnn() != nullptr;
+  return IsServedConv(spec) && DnnTakes(*ConvGeometryOf(spec)) &&
+         Dnn() != nullptr;
 }
 
 Result<KernelPtr> Make(const KernelSpec& spec) {

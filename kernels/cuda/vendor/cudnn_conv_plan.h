@@ -24,6 +24,16 @@ struct DnnConv {
   bool sums = false;
 };
 
+// Whether cuDNN takes such a convolution. It refuses tensors without elements,
+// though of images without pixels, padded, there may be windows.
+inline bool DnnTakes(const ConvGeometry& g) {
+  const auto any = [](const WindowDim& d) {
+    return d.input > 0 && d.output > 0 && d.window > 0;
+  };
+  return g.images > 0 && g.groups > 0 && g.in > 0 && g.out > 0 && any(g.h) &&
+         any(g.w);
+}
+
 // Device memory of a run: images NHWC, filters OHWI of a group's input
 // channels, the bias [channels of y]; null for what the convolution lacks.
 struct DnnOperands {

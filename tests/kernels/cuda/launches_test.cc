@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 
 #include "kernels/cuda/fused/fused_form.h"
@@ -112,6 +113,20 @@ TEST_CASE("what is cut by size is launched as often as is said") {
   }
 }
 
+// A node of `count` operands.
+template <typename ShapeOf>
+ProbeCase CaseOf(NodeRequest request, int count, DType dtype, ShapeOf shape) {
+  ProbeCase c;
+  c.graph = std::make_unique<Graph>();
+  for (int i = 0; i < count; ++i) {
+    request.inputs.push_back(
+        c.graph->Placeholder(fmt::format("x{}", i), dtype, shape(i)));
+    c.values.push_back(RandomTensor(dtype, shape(i), -1, 1));
+  }
+  c.node = &c.graph->Add(std::move(request));
+  return c;
+}
+
 // More arrays than a launch takes.
 TEST_CASE("lists are launched as often as is said") {
   RegisterGpu();
@@ -119,19 +134,29 @@ TEST_CASE("lists are launched as often as is said") {
   for (int count : {1, 256, 257, 600}) {
     CAPTURE(count);
     for (const char* op : {"CastList", "AllFinite"}) {
-      ProbeCase c;
-      c.graph = std::make_unique<Graph>();
       NodeRequest request{op, {}, {}, {}};
       if (std::string_view(op) == "CastList") {
         request.attrs.Set("to", DType::kFloat16);
       }
-      for (int i = 0; i < count; ++i) {
-        request.inputs.push_back(c.graph->Placeholder(
-            fmt::format("x{}", i), DType::kFloat32, {1 + i % 3}));
-        c.values.push_back(RandomTensor(DType::kFloat32, {1 + i % 3}, -1, 1));
-      }
-      c.node = &c.graph->Add(std::move(request));
-      CheckCount(c, fmt::format("{} arrays", count));
+      CheckCount(CaseOf(std::move(request), count, DType::kFloat32,
+                        [](int i) { return Shape{1 + i % 3}; }),
+                 fmt::format("{} arrays", count));
+    }
+  }
+}
+
+// A launch beyond the first has the sum so far among them.
+TEST_CASE("long sums are launched as often as is said") {
+  RegisterGpu();
+  if (OnRealGpu()) return;
+  const auto shape = [](int) { return Shape{40}; };
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kInt64}) {
+    for (const auto& [count, launches] : std::map<int, size_t>{
+             {1, 1}, {256, 1}, {257, 2}, {511, 2}, {512, 3}, {766, 3}}) {
+      CAPTURE(count);
+      const ProbeCase c = CaseOf({"AddN", {}, {}, {}}, count, dtype, shape);
+      CHECK(LaunchesOf(*c.node).size() == launches);
+      CheckCount(c, fmt::format("{} terms", count));
     }
   }
 }
@@ -221,7 +246,8 @@ Bytes Stated(const Node& node) {
 
 // Counts what a node's kernel moves, and checks it for every operand of at
 // least `least` elements: what is small is read again and again from a cache.
-void CheckTraffic(const ProbeCase& c, int64_t least) {
+// Returns the bytes that it moves in scratch memory.
+int64_t CheckTraffic(const ProbeCase& c, int64_t least) {
   const Node& node = *c.node;
   const KernelSpec spec = SpecOf(node, /*deterministic=*/false);
   const auto all = KernelTable::Global().FindAll(spec, DeviceType::kCuda);
@@ -242,6 +268,7 @@ void CheckTraffic(const ProbeCase& c, int64_t least) {
     types.push_back(&node.output_type(i));
   }
   const DeviceBuffer workspace(kernel->workspace_bytes() + 1);
+  const Traffic aside(workspace.get(), kernel->workspace_bytes() + 1);
   std::vector<std::unique_ptr<Traffic>> traffic;
   for (size_t i = 0; i < at.size(); ++i) {
     if (i < static_cast<size_t>(node.num_inputs()) || at[i] != at[0]) {
@@ -263,6 +290,7 @@ void CheckTraffic(const ProbeCase& c, int64_t least) {
                   NameOf(spec.inputs[0].dtype), " writes operand ", i);
   }
   CHECK(checked > 1);
+  return aside.loaded + aside.stored;
 }
 
 TEST_CASE("kernels that move the most move what is said") {
@@ -330,6 +358,24 @@ TEST_CASE("kernels that move the most move what is said") {
                        .attrs = {{"variables", 2}}},
                       {{"T", DType::kFloat32}});
     CheckTraffic(c, 4100);
+  }
+}
+
+TEST_CASE("long sums move what is said, of halves in scratch memory too") {
+  RegisterGpu();
+  if (OnRealGpu()) return;
+  const auto shape = [](int) { return Shape{40}; };
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const int count : {9, 300, 600}) {
+      CAPTURE(count);
+      const ProbeCase c = CaseOf({"AddN", {}, {}, {}}, count, dtype, shape);
+      int64_t aside = 0;
+      for (const KernelLaunch& launch : LaunchesOf(*c.node)) {
+        aside += launch.extra_bytes;
+      }
+      CHECK(CheckTraffic(c, 40) == aside);
+      CHECK((aside > 0) == (count > 256 && dtype == DType::kBFloat16));
+    }
   }
 }
 

@@ -212,6 +212,46 @@ std::map<std::string, Tensor> ToyCheckpoint(const std::string& log_dir,
   return by_name;
 }
 
+// Their squares are one AddN of more terms than a launch takes.
+TEST_CASE("many gradients are clipped by their norm as on the CPU") {
+  constexpr int kVariables = 300;
+  constexpr double kRate = 0.5;
+  const auto trained = [&](const SessionOptions& options) {
+    Graph graph;
+    std::vector<Output> variables;
+    for (int i = 0; i < kVariables; ++i) {
+      variables.push_back(
+          graph.Variable("v" + std::to_string(i),
+                         CopyOf(Ramp({20}).Rows(i % 17, i % 17 + 3))));
+    }
+    const Output loss = Sum(Square(Concat(variables, 0) + 0.3));
+    const Operation train = optimizers::Sgd(kRate)
+                                .With(gradients::ClipByGlobalNorm(2))
+                                .Minimize(loss);
+    Session session(graph, options);
+    session.Initialize();
+    std::vector<double> moved;
+    for (const Output& v : variables) {
+      const Tensor before = session.Read(v);
+      for (int64_t k = 0; k < 3; ++k) moved.push_back(-before.At(k));
+    }
+    session.Run({}, train);
+    size_t at = 0;
+    for (const Output& v : variables) {
+      const Tensor after = session.Read(v);
+      for (int64_t k = 0; k < 3; ++k) moved[at++] += after.At(k);
+    }
+    return moved;
+  };
+  const std::vector<double> got = trained(OnGpu()), wanted = trained({});
+  double square = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    CHECK(got[i] == doctest::Approx(wanted[i]).epsilon(1e-4));
+    square += got[i] * got[i];
+  }
+  CHECK(std::sqrt(square) == doctest::Approx(2 * kRate).epsilon(1e-4));
+}
+
 TEST_CASE("training on a GPU resumes bit for bit, and nearly as the CPU's") {
   const TemporaryFolder folder;
   const auto whole = ToyCheckpoint(folder / "whole", OnGpu(), 12);

@@ -70,11 +70,13 @@ TopKShape RowsOf(const KernelSpec& spec) {
 }
 
 Result<KernelPtr> MakeTopK(const KernelSpec& spec) {
-  return KernelOf([shape = RowsOf(spec),
-                   dtype = spec.inputs[0].dtype](const KernelContext& c) {
-    return TopK(shape, dtype, c.input<void>(0), c.output<void>(0),
-                c.output<int64_t>(1), StreamOf(c));
-  });
+  const TopKShape shape = RowsOf(spec);
+  return KernelOf(
+      [shape, dtype = spec.inputs[0].dtype](const KernelContext& c) {
+        return TopK(shape, dtype, c.input<void>(0), c.output<void>(0),
+                    c.output<int64_t>(1), c.workspace(), StreamOf(c));
+      },
+      TopKWorkspace(shape));
 }
 
 Result<KernelPtr> MakeInTopK(const KernelSpec& spec) {

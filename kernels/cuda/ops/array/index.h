@@ -46,10 +46,12 @@ Status OneHot(const OneHotShape& shape, DType index_dtype, const void* indices,
 struct TopKShape {
   int64_t rows = 0, n = 0, k = 0;
 };
+// Bytes of device memory that TopK needs beside its operands: none for small k.
+size_t TopKWorkspace(const TopKShape& shape);
 // values[rows, k] and where they are, the largest first; of equal elements the
 // first, NaN above all. Numeric dtypes.
 Status TopK(const TopKShape& shape, DType dtype, const void* x, void* values,
-            int64_t* indices, cudaStream_t stream);
+            int64_t* indices, void* workspace, cudaStream_t stream);
 // y[row]: are fewer than k elements larger than x[row, targets[row]]? False for
 // NaN, and for a target out of range. Floating dtypes.
 Status InTopK(const TopKShape& shape, DType dtype, const void* x,

@@ -4,6 +4,7 @@
 #include "kernels/cuda/ops/elementwise/elementwise.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/convert.h"
@@ -84,19 +85,20 @@ Result<KernelPtr> MakeSelect(const KernelSpec& spec) {
   });
 }
 
-bool TermsFit(const KernelSpec& spec) {
-  return spec.inputs.size() <= Terms::kMost;
-}
-
 Result<KernelPtr> MakeAddN(const KernelSpec& spec) {
-  const AddNLauncher launch = FindAddN(spec.outputs[0].dtype);
+  const DType dtype = spec.outputs[0].dtype;
+  const int64_t n = spec.outputs[0].shape.elements();
+  std::vector<const void*> terms(spec.inputs.size());
+  const size_t workspace = AddNWorkspace(dtype, terms.size(), n);
   return KernelOf(
-      [launch, count = static_cast<int>(spec.inputs.size()),
-       n = spec.outputs[0].shape.elements()](const KernelContext& c) {
-        Terms terms;
-        for (int t = 0; t < count; ++t) terms.at[t] = c.input<void>(t);
-        return launch(terms, count, c.output<void>(0), n, StreamOf(c));
-      });
+      [launch = FindAddN(dtype), terms = std::move(terms),
+       n](const KernelContext& c) mutable {
+        for (size_t t = 0; t < terms.size(); ++t) {
+          terms[t] = c.input<void>(static_cast<int>(t));
+        }
+        return launch(terms, c.output<void>(0), n, c.workspace(), StreamOf(c));
+      },
+      workspace);
 }
 
 // The dtypes that `find` has a launcher for.
@@ -133,7 +135,7 @@ void RegisterElementwiseKernels(KernelTable& table) {
   RegisterOwn(table, "Cast", kAnyType, MakeCast);
   RegisterOwn(table, "CastList", DType::kFloat32, MakeCastList);
   RegisterOwn(table, "Select", DType::kBool, MakeSelect);
-  RegisterOwn(table, "AddN", kNumeric, MakeAddN, TermsFit);
+  RegisterOwn(table, "AddN", kNumeric, MakeAddN);
 }
 
 }  // namespace sluice::cuda

@@ -63,15 +63,17 @@ using SelectLauncher = Status (*)(const bool* condition, const void* a,
                                   const Broadcast& shape, cudaStream_t stream);
 SelectLauncher FindSelect(DType dtype);
 
-// y = the sum of `count` arrays of n elements, from the first to the last. y
-// may be any of them.
-struct Terms {
-  static constexpr int kMost = 256;
-  const void* at[kMost] = {};
-};
-using AddNLauncher = Status (*)(const Terms& terms, int count, void* y,
-                                int64_t n, cudaStream_t stream);
+// y = the sum of arrays of n elements, of one or more, from the first to the
+// last; halves are summed in float32 and rounded once. A launch takes up to
+// kMostTerms, each further one what the sum is so far and kMostTerms - 1: so y
+// may be any of the arrays where one launch does, else the first, which no
+// other may overlap. `sums` is AddNWorkspace.
+inline constexpr int kMostTerms = 256;
+using AddNLauncher = Status (*)(std::span<const void* const> terms, void* y,
+                                int64_t n, void* sums, cudaStream_t stream);
 AddNLauncher FindAddN(DType dtype);  // numeric
+// Bytes that sums of halves take between launches; 0 for other dtypes.
+size_t AddNWorkspace(DType dtype, size_t terms, int64_t n);
 
 }  // namespace sluice::cuda
 

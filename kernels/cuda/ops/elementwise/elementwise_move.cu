@@ -1,5 +1,6 @@
 // Elementwise ops that convert, choose or add up rather than compute a
 // function: Cast, CastList, Select and AddN.
+#include <span>
 #include <type_traits>
 
 #include "engine/ceil_div.h"
@@ -132,35 +133,70 @@ Status LaunchSelect(const bool* condition, const void* a, const void* b,
 
 // --- AddN --------------------------------------------------------------------
 
-template <typename T>
-__global__ void AddNKernel(Terms terms, int count, T* y, int64_t n,
+// Plain data: a kernel's parameter.
+struct Terms {
+  const void* at[kMostTerms] = {};
+};
+
+// The first term is of another type where it is the sum of an earlier launch,
+// and y where it is to be a later one's: what is computed in.
+template <typename T, typename First, typename Y>
+__global__ void AddNKernel(Terms terms, int count, Y* y, int64_t n,
                            bool whole) {
   using C = ComputeOf<T>;
   constexpr int kN = kTaken<T>;
   for (int64_t i = GlobalThread() * kN; i < n; i += GlobalThreads() * kN) {
     C sum[kN];
-    for (int t = 0; t < count; ++t) {
-      const T* term = static_cast<const T*>(terms.at[t]);
-      const Pack<T, kN> pack = LoadPack<T, kN>(term + i, n - i, whole);
+    const auto add = [&]<typename U>(const U* term, int t) {
+      const Pack<U, kN> pack = LoadPack<U, kN>(term + i, n - i, whole);
       for (int k = 0; k < kN; ++k) {
         const C value = static_cast<C>(pack.at[k]);
         sum[k] = t == 0 ? value : scalar::Add()(sum[k], value);
       }
+    };
+    int t = 0;
+    if constexpr (!std::is_same_v<First, T>) {
+      add(static_cast<const First*>(terms.at[t]), t);
+      ++t;
     }
-    Pack<T, kN> out;
-    for (int k = 0; k < kN; ++k) out.at[k] = T(sum[k]);
+    for (; t < count; ++t) add(static_cast<const T*>(terms.at[t]), t);
+    Pack<Y, kN> out;
+    for (int k = 0; k < kN; ++k) out.at[k] = Y(sum[k]);
     StorePack(out, y + i, n - i, whole);
   }
 }
 
-template <typename T>
-Status LaunchAddN(const Terms& terms, int count, void* y, int64_t n,
-                  cudaStream_t stream) {
+template <typename T, typename First, typename Y>
+Status LaunchTerms(const Terms& terms, int count, void* y, int64_t n,
+                   cudaStream_t stream) {
   constexpr int kN = kTaken<T>;
-  bool whole = IsAligned<T, kN>(y);
-  for (int t = 0; t < count; ++t) whole &= IsAligned<T, kN>(terms.at[t]);
-  return Launch("AddN", GridFor(CeilDiv(n, kN)), stream, AddNKernel<T>, terms,
-                count, static_cast<T*>(y), n, whole);
+  bool whole = IsAligned<First, kN>(terms.at[0]) && IsAligned<Y, kN>(y);
+  for (int t = 1; t < count; ++t) whole &= IsAligned<T, kN>(terms.at[t]);
+  return Launch("AddN", GridFor(CeilDiv(n, kN)), stream,
+                AddNKernel<T, First, Y>, terms, count, static_cast<Y*>(y), n,
+                whole);
+}
+
+template <typename T>
+Status LaunchAddN(std::span<const void* const> terms, void* y, int64_t n,
+                  void* sums, cudaStream_t stream) {
+  using C = ComputeOf<T>;
+  if constexpr (std::is_same_v<C, T>) sums = y;
+  for (size_t done = 0; done < terms.size();) {
+    Terms some;
+    int count = 0;
+    const bool begins = done == 0;
+    if (!begins) some.at[count++] = sums;
+    while (count < kMostTerms && done < terms.size()) {
+      some.at[count++] = terms[done++];
+    }
+    const bool ends = done == terms.size();
+    const auto launch =
+        begins ? (ends ? LaunchTerms<T, T, T> : LaunchTerms<T, T, C>)
+               : (ends ? LaunchTerms<T, C, T> : LaunchTerms<T, C, C>);
+    SLUICE_RETURN_IF_ERROR(launch(some, count, ends ? y : sums, n, stream));
+  }
+  return {};
 }
 
 }  // namespace
@@ -195,6 +231,13 @@ AddNLauncher FindAddN(DType dtype) {
   return DispatchNumeric(dtype, []<typename E>(TypeTag<E>) -> AddNLauncher {
     return LaunchAddN<DeviceTypeOf<E>>;
   });
+}
+
+size_t AddNWorkspace(DType dtype, size_t terms, int64_t n) {
+  const DType wide = ComputeDType(dtype);
+  return terms <= kMostTerms || wide == dtype
+             ? 0
+             : static_cast<size_t>(n) * SizeOf(wide);
 }
 
 }  // namespace sluice::cuda

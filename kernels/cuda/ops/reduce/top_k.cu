@@ -1,5 +1,5 @@
 // The largest of each row, a block to a row. A row is read once for each of
-// them: k is small, and the row in cache.
+// them, while k is small, and the row in cache; else it is sorted.
 #include <algorithm>
 
 #include "kernels/cuda/device/bad_index_device.h"
@@ -8,9 +8,14 @@
 #include "kernels/cuda/device/ranked.h"
 #include "kernels/cuda/device/row.h"
 #include "kernels/cuda/ops/array/index.h"
+#include "kernels/cuda/ops/reduce/top_k_sorted.h"
 
 namespace sluice::cuda {
 namespace {
+
+// By the number of elements that are looked at: sorting looks at some 300 for
+// each, one block of a row at k / threads for each, with a wait of all of it.
+constexpr int64_t kMostOneByOne = 64;
 
 template <typename T>
 __global__ void TopKKernel(TopKShape s, const T* x, T* values,
@@ -68,9 +73,16 @@ Grid RowGrid(const TopKShape& shape, size_t per_warp) {
 
 }  // namespace
 
+size_t TopKWorkspace(const TopKShape& shape) {
+  return shape.k > kMostOneByOne ? SortedTopKWorkspace(shape) : 0;
+}
+
 Status TopK(const TopKShape& shape, DType dtype, const void* x, void* values,
-            int64_t* indices, cudaStream_t stream) {
+            int64_t* indices, void* workspace, cudaStream_t stream) {
   if (shape.k == 0) return {};  // however many rows there are
+  if (shape.k > kMostOneByOne) {
+    return SortedTopK(shape, dtype, x, values, indices, workspace, stream);
+  }
   return DispatchNumeric(dtype, [&]<typename E>(TypeTag<E>) {
     using T = DeviceTypeOf<E>;
     return Launch("TopK", RowGrid(shape, sizeof(Ranked<RankOf<T>>)), stream,

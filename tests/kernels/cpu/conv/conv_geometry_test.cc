@@ -1,6 +1,7 @@
 // Convolutions with strides, dilations and padding beyond the sizes of images:
 // every kernel against plain loops, and in memory that has a bound.
 #include <doctest/doctest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include "graph/compile/evaluate.h"
 #include "graph/ops/conv.h"
 #include "graph/ops/shape.h"
+#include "kernels/cpu/conv/direct_conv.h"
 #include "tests/support/guarded_run.h"
 #include "tests/support/random.h"
 
@@ -18,6 +20,13 @@ namespace {
 
 constexpr int64_t kLargest = (int64_t{1} << 31) - 1;  // of what an op allows
 constexpr size_t kMostWorkspace = size_t{64} << 20;
+constexpr size_t kMostOfPlan = size_t{16} << 20;
+
+// Bytes that the program holds now; of sanitizers' memory none are known.
+size_t Held() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
 
 // One direction.
 struct Line {
@@ -82,7 +91,9 @@ void CheckKernels(const Output& result, const std::vector<Tensor>& inputs,
   for (const KernelDef* def :
        KernelTable::Global().FindAll(spec, DeviceType::kCpu)) {
     INFO(result.node().Describe(), " by ", def->provider);
+    const size_t held = Held();
     const KernelPtr kernel = def->make(spec).ValueOrThrow();
+    CHECK(Held() < held + kMostOfPlan);
     REQUIRE(kernel->workspace_bytes() < kMostWorkspace);
     const GuardedRunResult run = GuardedRun(*kernel, spec, inputs, 0);
     CHECK(run.fault == "");
@@ -184,6 +195,43 @@ TEST_CASE("windows across an image take no memory for what is beside it") {
   Random random(3);
   CheckCase({along, across, 1, 1, 1}, random);
   CheckCase({across, along, 1, 1, 1}, random);
+}
+
+// Of nearly all pixels no window makes anything.
+TEST_CASE("strides as long as an image take no memory for what is between") {
+  const Line along = {
+      .input = 1 << 20, .window = 3, .output = 2, .stride = 1 << 19};
+  const Line side = {
+      .input = 1 << 10, .window = 2, .output = 2, .stride = 1 << 9};
+  Random random(5);
+  CheckCase({along, {}, 1, 1, 1}, random);
+  CheckCase({{}, along, 1, 1, 1}, random);
+  CheckCase({side, side, 1, 1, 1}, random);
+  // Windows side by side.
+  const Line whole = {
+      .input = 1 << 12, .window = 1 << 11, .output = 2, .stride = 1 << 11};
+  CheckCase({whole, {}, 1, 1, 1}, random);
+}
+
+// By the number of taps times that of strides it would take minutes.
+TEST_CASE("a gradient of windows as long as their strides is planned at once") {
+  constexpr int64_t kLength = 1 << 18;
+  ConvGeometry g;
+  g.images = g.in = g.out = 1;
+  g.h = {.input = 1, .output = 1};
+  g.w = {
+      .input = kLength, .output = 1, .window = kLength / 2, .stride = kLength};
+  CHECK(cpu::CopiesFit(g, ConvPass::kInput));
+  const cpu::DirectConv direct = cpu::BackpropInputConv(g);
+  CHECK(direct.gaps);
+  REQUIRE(direct.phases.size() == kLength / 2);
+  std::vector<int> taps(kLength / 2);
+  for (const cpu::ConvPhase& phase : direct.phases) {
+    REQUIRE(phase.taps.size() == 1);
+    CHECK(phase.y_offset == phase.taps[0]);  // the pixel under it
+    ++taps[static_cast<size_t>(phase.taps[0])];
+  }
+  CHECK(std::count(taps.begin(), taps.end(), 1) == kLength / 2);
 }
 
 TEST_CASE("any strides, dilations and paddings that meet an image") {

@@ -4,7 +4,10 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <optional>
+#include <random>
 #include <string_view>
 #include <vector>
 
@@ -180,6 +183,88 @@ TEST_CASE("cuDNN has plans for convolutions that sum their results") {
       CheckPlans(conv, {deterministic, false}, target);
     }
   }
+}
+
+// Anything small or large, of no size at all, padded beyond its window.
+ConvGeometry AnyGeometry(std::mt19937& random) {
+  const auto pick = [&](std::initializer_list<int64_t> values) {
+    return values.begin()[random() % values.size()];
+  };
+  const auto direction = [&] {
+    WindowDim d;
+    do {
+      d = {.input = pick({0, 1, 2, 7, 14, 224, 1000, 70'000}),
+           .window = pick({0, 1, 2, 3, 5, 7, 31, 200}),
+           .stride = pick({1, 1, 2, 3, 100, 1'000'000}),
+           .dilation = pick({1, 1, 2, 16, 1000}),
+           .pad_before = pick({0, 0, 1, 3, 100, 40'000}),
+           .pad_after = pick({0, 0, 1, 3, 100, 40'000})};
+      const int64_t padded = d.input + d.pad_before + d.pad_after;
+      d.output = padded < d.extent() ? 0 : (padded - d.extent()) / d.stride + 1;
+    } while (d.output == 0 && random() % 8 != 0);
+    return d;
+  };
+  return {.images = pick({0, 1, 1, 2, 32, 256, 65'536}),
+          .h = direction(),
+          .w = direction(),
+          .groups = pick({0, 1, 1, 1, 2, 4, 32}),
+          .in = pick({0, 1, 3, 4, 64, 512}),
+          .out = pick({0, 1, 3, 4, 64, 512})};
+}
+
+TEST_CASE("cuDNN has words for whatever it is said to take") {
+  const std::optional<DnnDescriptor> device = H200();
+  if (!device) return;
+  const DnnTarget target = {nullptr, &*device};
+  std::mt19937 random(7);  // NOLINT: the same in every run
+  int taken = 0, left = 0;
+  while (taken < 40'000) {
+    const ConvGeometry g = AnyGeometry(random);
+    // Tensors of gigabytes are as good as any, beyond that there is no memory.
+    if (g.images * std::max(g.x_image(), g.y_image()) > int64_t{1} << 33) {
+      continue;
+    }
+    if (!DnnTakes(g)) {
+      ++left;
+      continue;
+    }
+    ++taken;
+    DnnConv conv = {
+        .geometry = g,
+        .pass = static_cast<ConvPass>(random() % 3),
+        .dtype = random() % 2 == 0 ? DType::kFloat32 : DType::kFloat16};
+    if (conv.pass == ConvPass::kForward) {
+      conv.bias = random() % 2 == 0;
+      conv.addend = conv.bias && random() % 2 == 0;
+      conv.relu = random() % 2 == 0;
+    }
+    const Status status = DnnConvGraph::Make(conv, target).status();
+    CHECK_MESSAGE(status.ok(), status.message(), ": ", g.images, " images, ",
+                  g.groups, " groups of ", g.in, " to ", g.out, ", ", g.h.input,
+                  "x", g.w.input, " under ", g.h.window, "x", g.w.window,
+                  ", padded by ", g.h.pad_before, "-", g.h.pad_after, " and ",
+                  g.w.pad_before, "-", g.w.pad_after);
+  }
+  CHECK(left > 1000);
+}
+
+// A window of padding alone is of an image without lines, too.
+TEST_CASE("cuDNN is not asked for images without pixels") {
+  const auto geometry = [](int64_t lines, int64_t channels) {
+    return ConvGeometry{.images = 2,
+                        .h = {.input = lines,
+                              .output = lines + 1,
+                              .window = 2,
+                              .pad_before = 1,
+                              .pad_after = 1},
+                        .w = {.input = 5, .output = 4, .window = 2},
+                        .groups = channels,
+                        .in = 1,
+                        .out = 1};
+  };
+  CHECK(DnnTakes(geometry(1, 3)));
+  CHECK_FALSE(DnnTakes(geometry(0, 3)));
+  CHECK_FALSE(DnnTakes(geometry(1, 0)));
 }
 
 }  // namespace

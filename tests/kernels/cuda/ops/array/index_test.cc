@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -259,9 +261,9 @@ void CheckTopK(DType dtype, int64_t rows, int64_t n, int64_t k) {
       "TopK", {{"k", k}}, {x}, {{dtype, best}, {DType::kInt64, best}});
   const std::vector<Tensor> got = InEveryOrder([&] {
     const DeviceBuffer in(x), values(wanted[0].bytes()),
-        indices(wanted[1].bytes());
+        indices(wanted[1].bytes()), workspace(TopKWorkspace({rows, n, k}));
     CHECK(TopK({rows, n, k}, dtype, in.get(), values.get(),
-               indices.as<int64_t>(), nullptr)
+               indices.as<int64_t>(), workspace.get(), nullptr)
               .ok());
     return std::vector{values.Read(dtype, best),
                        indices.Read(DType::kInt64, best)};
@@ -294,6 +296,11 @@ TEST_CASE("the largest of each row, ties and NaN among them") {
         DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64}) {
     CheckTopK(dtype, 7, 5, 5);
     CheckTopK(dtype, 4, 130, 3);
+    CheckTopK(dtype, 3, 130, 99);   // sorted, in one chunk
+    CheckTopK(dtype, 2, 600, 600);  // in several
+  }
+  for (const int64_t n : {256, 257, 512, 513, 1024, 1500}) {
+    CheckTopK(DType::kFloat32, 2, n, n / 2);
   }
   CheckTopK(DType::kFloat32, 3, 1500, 5);
   CheckTopK(DType::kFloat32, 5, 1, 1);
@@ -301,10 +308,29 @@ TEST_CASE("the largest of each row, ties and NaN among them") {
   const int64_t before = emulation::Launches();
   for (const TopKShape& shape :
        {TopKShape{3, 5, 0}, {int64_t{1} << 40, 0, 0}}) {
-    CHECK(
-        TopK(shape, DType::kFloat32, nullptr, nullptr, nullptr, nullptr).ok());
+    CHECK(TopK(shape, DType::kFloat32, nullptr, nullptr, nullptr, nullptr,
+               nullptr)
+              .ok());
   }
   CHECK(emulation::Launches() == before);
+}
+
+// One by one that were 10^10 elements to look at.
+TEST_CASE("all of a long row in order, as a sort has them") {
+  constexpr int64_t kMany = 100'000;
+  const Tensor x = RandomTensor(DType::kFloat32, {kMany}, -9, 9);
+  std::vector<int64_t> wanted(kMany);
+  std::iota(wanted.begin(), wanted.end(), int64_t{0});
+  std::stable_sort(wanted.begin(), wanted.end(), [&](int64_t a, int64_t b) {
+    return x.data<float>()[a] > x.data<float>()[b];
+  });
+  const DeviceBuffer in(x), values(x.bytes()), indices(kMany * sizeof(int64_t)),
+      workspace(TopKWorkspace({1, kMany, kMany}));
+  CHECK(TopK({1, kMany, kMany}, DType::kFloat32, in.get(), values.get(),
+             indices.as<int64_t>(), workspace.get(), nullptr)
+            .ok());
+  CHECK(indices.Read(DType::kInt64, {kMany})
+            .BitEqual(Tensor::Vector<int64_t>(wanted)));
 }
 
 }  // namespace

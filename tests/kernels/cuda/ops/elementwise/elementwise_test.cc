@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "engine/semantics/scalar.h"
@@ -327,6 +328,45 @@ TEST_CASE("Select takes from either operand, broadcasting all three") {
   }
 }
 
+// In every order; the second term lies askew if `skips`. In place of a term
+// unless `to` is negative.
+Tensor SumOf(const std::vector<Tensor>& terms, bool skips, int to) {
+  const DType dtype = terms[0].dtype();
+  const int64_t n = terms[0].elements();
+  return InEveryOrder([&] {
+           std::vector<DeviceBuffer> in;
+           std::vector<const void*> at;
+           for (size_t t = 0; t < terms.size(); ++t) {
+             in.emplace_back(terms[t], skips && t == 1 ? SizeOf(dtype) : 0);
+             at.push_back(in.back().get());
+           }
+           const DeviceBuffer y =
+               to < 0 ? DeviceBuffer(terms[0].bytes()) : in[to];
+           const DeviceBuffer sums(AddNWorkspace(dtype, terms.size(), n));
+           CHECK(FindAddN(dtype)(at, y.get(), n, sums.get(), nullptr).ok());
+           return std::vector{y.Read(dtype, {n})};
+         })
+      .front();
+}
+
+// One term after the other: integers wrap, halves are rounded once.
+Tensor PlainSum(const std::vector<Tensor>& terms) {
+  Tensor y(terms[0].dtype(), terms[0].shape());
+  DispatchAmong<float, double, Half, BFloat16, int8_t, uint8_t, int32_t,
+                int64_t>(y.dtype(), [&]<typename T>(TypeTag<T>) {
+    using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t,
+                                   sluice::ComputeType<T>>;
+    for (int64_t i = 0; i < y.elements(); ++i) {
+      Sum sum(terms[0].data<T>()[i]);
+      for (size_t t = 1; t < terms.size(); ++t) {
+        sum += static_cast<Sum>(terms[t].data<T>()[i]);
+      }
+      y.data<T>()[i] = static_cast<T>(sum);
+    }
+  });
+  return y;
+}
+
 TEST_CASE("AddN adds in its order, in place of any term") {
   for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kInt8}) {
     for (int64_t n : {1, 37, 2051}) {
@@ -337,19 +377,30 @@ TEST_CASE("AddN adds in its order, in place of any term") {
         }
         const Tensor wanted =
             CpuResults("AddN", {}, terms, {{dtype, {n}}}).front();
-        const Tensor got =
-            InEveryOrder([&] {
-              std::vector<DeviceBuffer> in;
-              Terms at;
-              for (int t = 0; t < count; ++t) {
-                in.emplace_back(terms[t], t == 1 ? SizeOf(dtype) : 0);
-                at.at[t] = in.back().get();
-              }
-              CHECK(FindAddN(dtype)(at, count, in[count / 2].get(), n, nullptr)
-                        .ok());
-              return std::vector{in[count / 2].Read(dtype, {n})};
-            }).front();
-        CHECK(got.BitEqual(wanted));
+        CHECK(SumOf(terms, true, count / 2).BitEqual(wanted));
+      }
+    }
+  }
+}
+
+// 511 are two full launches.
+TEST_CASE("AddN adds more terms than a launch takes, also in place") {
+  for (DType dtype :
+       {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
+        DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64}) {
+    CAPTURE(NameOf(dtype));
+    for (int count : {256, 257, 511, 512, 600}) {
+      CAPTURE(count);
+      const int64_t n = count == 257 ? 1029 : 37;
+      const double least = dtype == DType::kUInt8 ? 0 : -9;
+      std::vector<Tensor> terms;
+      for (int t = 0; t < count; ++t) {
+        terms.push_back(RandomTensor(dtype, {n}, least, 9, t + 1));
+      }
+      const Tensor wanted = PlainSum(terms);
+      for (int to : {-1, 0}) {
+        CHECK(SumOf(terms, false, to).BitEqual(wanted));
+        CHECK(SumOf(terms, true, to).BitEqual(wanted));
       }
     }
   }
