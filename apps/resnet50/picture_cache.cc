@@ -59,10 +59,13 @@ std::shared_ptr<PictureCache> Open(const RunContext& run, uint64_t max_bytes) {
                          ? PictureCache::Stage::kImage
                          : PictureCache::Stage::kBytes;
   const bool memory = where == kMemory;
-  const auto kept =
-      std::make_shared<KeptExamples>(CacheOptions{.max_bytes = max_bytes,
-                                                  .folder = memory ? "" : where,
-                                                  .key = KeyOf(stage, run)});
+  // What a run with a greater limit has kept is not this one's to remove, but
+  // where it was told so.
+  const auto kept = std::make_shared<KeptExamples>(
+      CacheOptions{.max_bytes = max_bytes,
+                   .folder = memory ? "" : where,
+                   .key = KeyOf(stage, run),
+                   .keeps_more = run.flag("cache-limit").empty()});
   const char* what = stage == PictureCache::Stage::kImage
                          ? "decoded pictures"
                          : "the bytes of pictures";
@@ -74,6 +77,12 @@ std::shared_ptr<PictureCache> Open(const RunContext& run, uint64_t max_bytes) {
                            "there",
                            what, where, ShownBytes(max_bytes),
                            WithThousands(kept->size())));
+  if (const uint64_t removed = kept->removed_bytes(); removed > 0) {
+    console::Note(
+        fmt::format("--cache: removed {} bytes, which were more than "
+                    "--cache-limit",
+                    WithThousands(static_cast<int64_t>(removed))));
+  }
   return std::make_shared<PictureCache>(kept, stage);
 }
 

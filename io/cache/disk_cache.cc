@@ -31,15 +31,20 @@ constexpr uint64_t kLookAgain = 16;  // one in so many bytes
 class OnDisk : public ExampleCache {
  public:
   OnDisk(const std::string& folder, std::string_view key, uint64_t max_bytes,
-         FileSystem& files)
+         FileSystem& files, bool keeps_more)
       : files_(files),
         path_(folder),
         max_bytes_(max_bytes),
         head_(IndexHead(key)),
-        folder_(folder, HashName(key), max_bytes, files) {
+        folder_(folder, HashName(key), max_bytes, files, keeps_more) {
     {
       MutexLock writing(writing_);
-      if (const Status entered = folder_.Enter(); !entered.ok()) Stop(entered);
+      const Result<uint64_t> entered = folder_.Enter();
+      if (entered.ok()) {
+        removed_bytes_ = *entered;
+      } else {
+        Stop(entered.status());
+      }
       MutexLock lock(learning_);
       BeginSegment();
     }
@@ -100,6 +105,8 @@ class OnDisk : public ExampleCache {
     MutexLock lock(mutex_);
     return trouble_;
   }
+
+  uint64_t removed_bytes() const override { return removed_bytes_; }
 
  private:
   struct Segment {
@@ -325,6 +332,7 @@ class OnDisk : public ExampleCache {
   const std::string path_;
   const uint64_t max_bytes_;
   const std::string head_;  // of an index of this key
+  uint64_t removed_bytes_ = 0;
 
   // They are locked in this order.
   Mutex writing_;
@@ -350,8 +358,9 @@ class OnDisk : public ExampleCache {
 
 std::unique_ptr<ExampleCache> DiskCache(const std::string& folder,
                                         std::string_view key,
-                                        uint64_t max_bytes, FileSystem& files) {
-  return std::make_unique<OnDisk>(folder, key, max_bytes, files);
+                                        uint64_t max_bytes, FileSystem& files,
+                                        bool keeps_more) {
+  return std::make_unique<OnDisk>(folder, key, max_bytes, files, keeps_more);
 }
 
 }  // namespace sluice

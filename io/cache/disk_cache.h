@@ -20,7 +20,8 @@ namespace sluice {
 // process has open are removed, those first whose last opening is longest ago.
 // In a folder that holds more already, as under a greater limit, that is done
 // when it is opened, and files of this key go as well which no other living
-// cache adds to; who reads these finds nothing there any more.
+// cache adds to; who reads these finds nothing there any more. With keeps_more
+// all that stays, and nothing is added.
 //
 // What turned out not to be wanted (ExampleCache::Find), or is there twice, is
 // room as well: where there is no other, files of this key that no other living
@@ -37,7 +38,7 @@ namespace sluice {
 // those that it writes.
 std::unique_ptr<ExampleCache> DiskCache(
     const std::string& folder, std::string_view key, uint64_t max_bytes,
-    FileSystem& files = FileSystem::Default());
+    FileSystem& files = FileSystem::Default(), bool keeps_more = false);
 
 }  // namespace sluice
 

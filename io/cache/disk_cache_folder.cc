@@ -80,10 +80,12 @@ uint64_t DiskCacheFolder::BytesOf(const Keys& keys) {
 }
 
 DiskCacheFolder::DiskCacheFolder(std::string folder, uint64_t key_hash,
-                                 uint64_t max_bytes, FileSystem& files)
+                                 uint64_t max_bytes, FileSystem& files,
+                                 bool keeps_more)
     : folder_(std::move(folder)),
       hash_(fmt::format("{:016x}", key_hash)),
       max_bytes_(max_bytes),
+      keeps_more_(keeps_more),
       files_(files),
       writer_(RandomName(hash_)) {}
 
@@ -175,13 +177,14 @@ Status DiskCacheFolder::MarkUsed(const Keys& keys) const {
   return file->Append(fmt::format("{}", last + 1));
 }
 
-Status DiskCacheFolder::Enter() {
+Result<uint64_t> DiskCacheFolder::Enter() {
   SLUICE_RETURN_IF_ERROR(files_.MakeDirectories(folder_));
   SLUICE_ASSIGN_OR_RETURN(const auto held, LockFolder());
   SLUICE_ASSIGN_OR_RETURN(lock_, files_.Lock(own() + std::string(kLock), "0"));
   SLUICE_ASSIGN_OR_RETURN(Keys keys, LookAround());
-  HoldLimit(&keys);
-  return MarkUsed(keys);
+  const uint64_t removed = keeps_more_ ? 0 : HoldLimit(&keys);
+  SLUICE_RETURN_IF_ERROR(MarkUsed(keys));
+  return removed;
 }
 
 Status DiskCacheFolder::BeginSegment() {
@@ -244,8 +247,8 @@ void DiskCacheFolder::MakeRoom(uint64_t bytes, Keys* keys) const {
   RemoveUnused(max_bytes_ - bytes, keys);
 }
 
-void DiskCacheFolder::HoldLimit(Keys* keys) const {
-  const Key& own = (*keys)[hash_];
+uint64_t DiskCacheFolder::HoldLimit(Keys* keys) const {
+  Key& own = (*keys)[hash_];
   std::vector<std::pair<uint64_t, std::string>> idle;
   uint64_t stays = BytesInUse(*keys);
   for (const auto& [name, bytes] : own.segments) {
@@ -253,14 +256,15 @@ void DiskCacheFolder::HoldLimit(Keys* keys) const {
     idle.emplace_back(bytes, name);
     stays -= bytes;
   }
-  if (stays > max_bytes_) return;  // it would be in vain
+  if (stays > max_bytes_) return 0;  // it would be in vain
+  const uint64_t before = BytesOf(*keys);
   RemoveUnused(max_bytes_, keys);
-  uint64_t all = BytesOf(*keys);
   std::sort(idle.rbegin(), idle.rend());  // the largest first: fewer go
   for (const auto& [bytes, name] : idle) {
-    if (all <= max_bytes_) return;
-    if (RemoveFiles(name)) all -= bytes;
+    if (BytesOf(*keys) <= max_bytes_) break;
+    if (RemoveFiles(name)) own.segments.erase(name);
   }
+  return before - BytesOf(*keys);
 }
 
 Result<std::vector<std::pair<std::string, uint64_t>>>
@@ -288,6 +292,11 @@ Status DiskCacheFolder::Reserve(uint64_t bytes) {
   SLUICE_ASSIGN_OR_RETURN(const auto held, LockFolder());
   SLUICE_ASSIGN_OR_RETURN(Keys keys, LookAround());
   keys[hash_].segments.erase(writer_);
+  const uint64_t all = BytesOf(keys) + reserved_;
+  if (keeps_more_ && all > max_bytes_) {
+    return FailedPrecondition(fmt::format(
+        "it holds {} bytes, beyond the limit of {}", all, max_bytes_));
+  }
   MakeRoom(bytes, &keys);
   const uint64_t room = max_bytes_ - std::min(max_bytes_, BytesOf(keys));
   if (bytes > room) {

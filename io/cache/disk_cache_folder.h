@@ -31,20 +31,24 @@ namespace sluice {
 // functions. The file system must outlive it.
 class DiskCacheFolder {
  public:
+  // keeps_more: what the folder holds beyond max_bytes is left to whoever gave
+  // a greater limit.
   DiskCacheFolder(std::string folder, uint64_t key_hash, uint64_t max_bytes,
-                  FileSystem& files);
+                  FileSystem& files, bool keeps_more);
   // The key is not in use any more, as far as this one is concerned.
   ~DiskCacheFolder();
 
   // Makes the folder where it is missing, and holds the limit there, which may
-  // have been greater before; from now on the key is in use. After an error it
-  // may be read, and be removed by others meanwhile.
-  Status Enter();
+  // have been greater before; from now on the key is in use. Says how many
+  // bytes it has removed. After an error it may be read, and be removed by
+  // others meanwhile.
+  Result<uint64_t> Enter();
   // Names new files its own; those of before are idle from now on. As Enter.
   Status BeginSegment();
   // Lets this one's files grow to `bytes` together, where they were allowed
   // less, and removes keys that are not in use for it. kResourceExhausted where
-  // the limit does not allow it, or the disk is full.
+  // the limit does not allow it, or the disk is full; kFailedPrecondition where
+  // the folder holds more than the limit, which is kept.
   Status Reserve(uint64_t bytes);
 
   // Segments of this key that no living DiskCache adds to, and their bytes.
@@ -88,12 +92,13 @@ class DiskCacheFolder {
   void RemoveUnused(uint64_t most, Keys* keys) const;
   void MakeRoom(uint64_t bytes, Keys* keys) const;
   // Of a folder that was filled under a greater limit also segments of this key
-  // go that nobody adds to.
-  void HoldLimit(Keys* keys) const;
+  // go that nobody adds to. How many bytes have gone.
+  uint64_t HoldLimit(Keys* keys) const;
 
   const std::string folder_;
   const std::string hash_;
   const uint64_t max_bytes_;
+  const bool keeps_more_;
   FileSystem& files_;
   std::string writer_;  // HASH-WRITER
   std::unique_ptr<FileLock> lock_;

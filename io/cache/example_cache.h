@@ -39,6 +39,8 @@ class ExampleCache {
   // Why some examples are not kept, one sentence: the first reason, always the
   // same from then on. "" as long as all are.
   virtual std::string Trouble() const = 0;
+  // What was removed when it was opened, as beyond its limit.
+  virtual uint64_t removed_bytes() const { return 0; }
 };
 
 // A cache in memory of up to `max_bytes`, counting tensors, their names and

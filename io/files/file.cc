@@ -364,8 +364,9 @@ Result<std::map<std::string, std::string>> FileSystem::Versions(
       fmt::format("'{}': versions are asked for one by one", folder));
 }
 
-Result<std::vector<std::string>> FileSystem::NotListed(const std::string&) {
-  return std::vector<std::string>();
+Result<FileSystem::Listing> FileSystem::ListAll(const std::string& folder) {
+  SLUICE_ASSIGN_OR_RETURN(std::vector<std::string> names, List(folder));
+  return Listing{std::move(names), {}};
 }
 
 Status FileSystem::WriteAtomically(const std::string& path,

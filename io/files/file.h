@@ -111,11 +111,14 @@ class FileSystem {
   virtual Status SyncDirectory(const std::string& path) = 0;
   // Names (not paths) in a folder, sorted.
   virtual Result<std::vector<std::string>> List(const std::string& path) = 0;
-  // The paths of folders and objects that List leaves out, since they have no
-  // name of their own in the folder: in an object store a folder that is called
-  // as an object is, unless that is empty, and what has an empty name. By
-  // default none.
-  virtual Result<std::vector<std::string>> NotListed(const std::string& folder);
+  // What List returns, and the paths of folders and objects that it leaves out,
+  // since they have no name of their own in the folder: in an object store a
+  // folder that is called as an object is, unless that is empty, and what has
+  // an empty name. By default none are.
+  struct Listing {
+    std::vector<std::string> names, left_out;
+  };
+  virtual Result<Listing> ListAll(const std::string& folder);
   // Whether there is a file or a folder. False only where there surely is none;
   // an error where that cannot be told, as without the permission or with a
   // server that is away, lest something be done as if there were none.

@@ -29,18 +29,13 @@ Result<PathKind> KindOf(const std::string& path) {
     return size.status();
   }
   // Some programs put an empty object where there is a folder.
-  const auto names = FileSystem::Default().List(path);
+  const auto inside = FileSystem::Default().ListAll(path);
   bool holds = false;
-  if (names.ok()) {
-    holds = !names->empty();
-    if (!holds) {
-      SLUICE_ASSIGN_OR_RETURN(const auto nameless,
-                              FileSystem::Default().NotListed(path));
-      holds = !nameless.empty();
-    }
-  } else if (names.status().code() != Code::kNotFound &&
-             names.status().code() != Code::kUnimplemented) {
-    return names.status();  // but for a web server, which lists nothing
+  if (inside.ok()) {
+    holds = !inside->names.empty() || !inside->left_out.empty();
+  } else if (inside.status().code() != Code::kNotFound &&
+             inside.status().code() != Code::kUnimplemented) {
+    return inside.status();  // but for a web server, which lists nothing
   }
   if (holds) return PathKind::kFolder;
   return size.ok() ? PathKind::kFile : PathKind::kNone;

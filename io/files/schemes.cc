@@ -94,10 +94,9 @@ class SchemeFileSystem : public FileSystem {
     SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));
     return files->List(path);
   }
-  Result<std::vector<std::string>> NotListed(
-      const std::string& folder) override {
+  Result<Listing> ListAll(const std::string& folder) override {
     SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(folder));
-    return files->NotListed(folder);
+    return files->ListAll(folder);
   }
   Result<bool> Exists(const std::string& path) override {
     SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));

@@ -195,6 +195,19 @@ NodePtr TakeNode(const NodePtr& input, int64_t n) {
       });
 }
 
+// The examples in a pass of `node` without its first n elements, of which
+// `left` are left.
+int64_t ExamplesBehind(const DatasetNode& node, int64_t n, int64_t left) {
+  if (left == 0 || left == kUnknownCardinality) return left;
+  const int64_t pass = node.examples_per_epoch();
+  if (left == kInfinite || pass < 0) return pass;
+  const int64_t per_element = node.examples_per_element();
+  const bool several_passes =
+      node.cardinality() > BatchesOf(pass, per_element, false);
+  return several_passes ? ExamplesIn(node, left)
+                        : std::max<int64_t>(pass - Times(n, per_element), 0);
+}
+
 }  // namespace
 
 int64_t BatchesOf(int64_t examples, int64_t n, bool drop_remainder) {
@@ -323,6 +336,22 @@ Dataset Dataset::Take(int64_t n) const {
   Require(n >= 0, "Take", n, "a number of elements");
   RefuseBadExamples(*node_, "Take");
   return Dataset(TakeNode(node_, n));
+}
+
+Dataset Dataset::Skip(int64_t n) const {
+  Require(n >= 0 && n <= MarkReader::kMost, "Skip", n,
+          "0 to 2^62 - 1 elements");
+  if (n == 0) return *this;
+  const int64_t size = node_->cardinality();
+  const int64_t left = size < 0 ? size : std::max<int64_t>(size - n, 0);
+  return Reordered(node_,
+                   {.stage = "skip",
+                    .cardinality = left,
+                    .examples_per_epoch = ExamplesBehind(*node_, n, left),
+                    .description = fmt::format(" skip({})", n)},
+                   [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
+                     return std::make_unique<SkipStream<T>>(std::move(in), n);
+                   });
 }
 
 Dataset Dataset::Batch(int64_t n, bool drop_remainder) const {

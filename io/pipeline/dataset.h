@@ -89,6 +89,10 @@ struct CacheOptions {
   // same steps make of sources of the same description, such as two sets of
   // tensors of the same size.
   std::string key = {};
+  // What a folder holds beyond max_bytes already, as others have a greater
+  // limit, stays there, and nothing is added: for a limit that nobody chose.
+  // Otherwise elements that no living cache adds to go when it is opened.
+  bool keeps_more = false;
 };
 
 // Walks a dataset once. Movable; one thread at a time; several iterators of a
@@ -116,7 +120,7 @@ class Iterator {
   // which nothing counts that is ready ahead. Restore gives an iterator of an
   // equal pipeline that goes on exactly there, after an error with what failed.
   // What maps do, threads, Prefetch and Share may differ, and so may the batch
-  // size, unless Shuffle, Repeat, Shard or Take comes behind Batch: the
+  // size, unless Shuffle, Repeat, Shard, Take or Skip comes behind Batch: the
   // position is of examples. Where it is a count (DatasetNode::counted) it is
   // rounded down to whole batches, which is refused where bad examples were
   // passed over, and so is any other size where a map behind Batch passed over
@@ -186,7 +190,9 @@ class Dataset {
                          PaddingOptions padding = {}) const;
   // Elements index, index + count, ...
   Dataset Shard(int64_t index, int64_t count) const;
+  // The first n elements; all but the first n.
   Dataset Take(int64_t n) const;
+  Dataset Skip(int64_t n) const;
   // Computes up to `depth` elements ahead on a thread of its own.
   Dataset Prefetch(int64_t depth) const;
 

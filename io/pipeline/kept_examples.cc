@@ -103,4 +103,8 @@ std::string KeptExamples::Trouble() const {
   return state_->cache->Trouble();
 }
 
+uint64_t KeptExamples::removed_bytes() const {
+  return state_->cache->removed_bytes();
+}
+
 }  // namespace sluice

@@ -54,6 +54,8 @@ class KeptExamples {
   // Why some examples are not kept, in one sentence: the first reason. "" while
   // all are.
   std::string Trouble() const;
+  // What was removed of the folder when it was opened, as beyond its limit.
+  uint64_t removed_bytes() const;
 
  private:
   struct State;

@@ -21,9 +21,9 @@ std::unique_ptr<ExampleCache> OpenCache(std::string_view who,
                 fmt::format("{}: a cache in a folder, '{}', needs a key", who,
                             options.folder));
   }
-  return DiskCache(options.folder,
-                   std::string(options.key).append("\n").append(source),
-                   options.max_bytes);
+  return DiskCache(
+      options.folder, std::string(options.key).append("\n").append(source),
+      options.max_bytes, FileSystem::Default(), options.keeps_more);
 }
 
 }  // namespace sluice

@@ -129,6 +129,47 @@ class TakeStream : public Stream<T> {
   int64_t left_ = 0;
 };
 
+// All but the first n.
+template <typename T>
+class SkipStream : public Stream<T> {
+ public:
+  SkipStream(StreamPtr<T> input, int64_t n) : input_(std::move(input)), n_(n) {}
+  Status StartEpoch(uint64_t epoch) override {
+    ahead_ = n_;
+    return input_->StartEpoch(epoch);
+  }
+  Result<bool> Next(T* element) override {
+    SLUICE_ASSIGN_OR_RETURN(const bool there, GoToFirst());
+    return there ? input_->Next(element) : false;
+  }
+  Result<int64_t> Skip(int64_t n) override {
+    if (n == 0) return 0;  // where it is: Save says the same
+    SLUICE_ASSIGN_OR_RETURN(const bool there, GoToFirst());
+    return there ? input_->Skip(n) : 0;
+  }
+  void Save(Mark* mark) const override {
+    mark->push_back(ahead_);
+    input_->Save(mark);
+  }
+  Status Restore(MarkReader* mark) override {
+    SLUICE_ASSIGN_OR_RETURN(ahead_, mark->Next(0, n_));
+    return input_->Restore(mark);
+  }
+
+ private:
+  // False where the input ends before the first of ours.
+  Result<bool> GoToFirst() {
+    if (ahead_ == 0) return true;
+    SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(ahead_));
+    ahead_ -= passed;
+    return ahead_ == 0;
+  }
+
+  StreamPtr<T> input_;
+  const int64_t n_;
+  int64_t ahead_ = 0;  // foreign elements before the next of ours
+};
+
 template <typename T>
 class ShardStream : public Stream<T> {
  public:
@@ -265,7 +306,8 @@ class RepeatStream : public Stream<T> {
     if (size_ == kInfinite) return input_->Skip(n);
     if (size_ == kUnknownCardinality) return SkipPassByPass(n);
     const int64_t at = pass_ * size_ + in_pass_;
-    if (n_ >= 0) n = std::min(n, Times(n_, size_) - at);
+    // For ever is as many as can be counted.
+    n = std::min(n, (n_ >= 0 ? Times(n_, size_) : INT64_MAX) - at);
     if (n <= 0) return 0;
     const int64_t pass = (at + n) / size_;
     if (pass != pass_) SLUICE_RETURN_IF_ERROR(StartPass(pass));

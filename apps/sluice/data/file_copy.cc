@@ -24,10 +24,12 @@ Result<std::string> VersionAt(const std::string& path) {
   return file->version();
 }
 
-// Whether a file that was read is still the one at its path: kDataLoss where it
-// is not, since what was read may be of both. One that has grown is let be, as
-// logs do: the next copy sees it by the size.
-Status CheckUnchanged(const ReadableFile& file, const std::string& path) {
+// Whether a file that was read, with these checksums, is still the one at its
+// path: kDataLoss where it is not, since what was read may be of both. One that
+// has grown is let be, as logs do: the next copy sees it by the size. Its times
+// change with its links and permissions, too: then its bytes tell.
+Status CheckUnchanged(const ReadableFile& file, const std::string& path,
+                      const Checksums& read) {
   const std::string version = file.version();
   if (version.empty()) return {};  // it is not known
   SLUICE_ASSIGN_OR_RETURN(const std::string now, VersionAt(path));
@@ -35,6 +37,10 @@ Status CheckUnchanged(const ReadableFile& file, const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(const uint64_t size,
                           FileSystem::Default().Size(path));
   if (size > file.size()) return {};
+  if (size == file.size()) {
+    SLUICE_ASSIGN_OR_RETURN(const Checksums again, ChecksumsOf(path));
+    if (again == read) return {};
+  }
   return DataLoss(fmt::format("'{}' was changed while it was read; try again",
                               WithoutQuery(path)));
 }
@@ -65,7 +71,7 @@ Result<Checksums> WritePieces(const std::string& from, const std::string& to,
     return {};
   };
   SLUICE_RETURN_IF_ERROR(ReadPieces(*source, from, take));
-  SLUICE_RETURN_IF_ERROR(CheckUnchanged(*source, from));
+  SLUICE_RETURN_IF_ERROR(CheckUnchanged(*source, from, checksums));
   if (sync) SLUICE_RETURN_IF_ERROR(file->Sync());
   SLUICE_RETURN_IF_ERROR(file->Close());
   return checksums;
@@ -83,7 +89,7 @@ Result<Checksums> WriteAtOnce(const std::string& from, const std::string& to,
         bytes += piece;
         return {};
       }));
-  SLUICE_RETURN_IF_ERROR(CheckUnchanged(*source, from));
+  SLUICE_RETURN_IF_ERROR(CheckUnchanged(*source, from, checksums));
   SLUICE_RETURN_IF_ERROR(FileSystem::Default().WriteAtomically(to, bytes));
   add(static_cast<int64_t>(bytes.size()));
   return checksums;

@@ -53,16 +53,15 @@ Result<std::vector<std::string>> Inside(const std::string& root,
                                         const std::string& folder,
                                         Faults& faults) {
   const std::string path = PathBelow(root, folder);
-  FileSystem& files = FileSystem::Default();
-  SLUICE_ASSIGN_OR_RETURN(const auto names, files.List(path));
-  SLUICE_ASSIGN_OR_RETURN(const auto nameless, files.NotListed(path));
-  for (const std::string& other : nameless) {
+  SLUICE_ASSIGN_OR_RETURN(const auto listing,
+                          FileSystem::Default().ListAll(path));
+  for (const std::string& other : listing.left_out) {
     faults.Add(-1, fmt::format("'{}' is left out: it has an empty name, or "
                                "that of an object beside it",
                                other));
   }
   std::vector<std::string> inside;
-  for (const std::string& name : names) {
+  for (const std::string& name : listing.names) {
     if (IsPlainName(name)) {
       inside.push_back(JoinPath(folder, name));
     } else {

@@ -108,8 +108,9 @@ Status S3Files::SyncDirectory(const std::string&) {
   return {};
 }
 
-Result<std::vector<std::string>> S3Files::List(const std::string& path) {
-  SLUICE_ASSIGN_OR_RETURN(const ObjectList list, client_.List(path));
+namespace {
+
+std::vector<std::string> NamesIn(const ObjectList& list) {
   std::vector<std::string> names;
   const auto add = [&](std::string_view key) {
     if (key.ends_with('/')) key.remove_suffix(1);
@@ -126,12 +127,12 @@ Result<std::vector<std::string>> S3Files::List(const std::string& path) {
   return names;
 }
 
-Result<std::vector<std::string>> S3Files::NotListed(const std::string& folder) {
-  SLUICE_ASSIGN_OR_RETURN(const ObjectPath at, ParseObjectPath(folder));
-  SLUICE_ASSIGN_OR_RETURN(const ObjectList list, client_.List(folder));
+// FileSystem::Listing::left_out.
+std::vector<std::string> LeftOutOf(const ObjectList& list,
+                                   const std::string& bucket) {
   std::vector<std::string> paths;
   const auto add = [&](const std::string& key) {
-    paths.push_back("s3://" + at.bucket + "/" + key);
+    paths.push_back("s3://" + bucket + "/" + key);
   };
   std::set<std::string> files;
   for (const ListedObject& object : list.objects) {
@@ -147,6 +148,19 @@ Result<std::vector<std::string>> S3Files::NotListed(const std::string& folder) {
     if (!has_name || files.contains(prefix)) add(prefix);
   }
   return paths;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> S3Files::List(const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(const ObjectList list, client_.List(path));
+  return NamesIn(list);
+}
+
+Result<FileSystem::Listing> S3Files::ListAll(const std::string& folder) {
+  SLUICE_ASSIGN_OR_RETURN(const ObjectPath at, ParseObjectPath(folder));
+  SLUICE_ASSIGN_OR_RETURN(const ObjectList list, client_.List(folder));
+  return Listing{NamesIn(list), LeftOutOf(list, at.bucket)};
 }
 
 Result<bool> S3Files::Exists(const std::string& path) {

@@ -78,8 +78,7 @@ class S3Files : public FileSystem {
   Status Remove(const std::string& path) override;
   Status SyncDirectory(const std::string& path) override;
   Result<std::vector<std::string>> List(const std::string& path) override;
-  Result<std::vector<std::string>> NotListed(
-      const std::string& folder) override;
+  Result<Listing> ListAll(const std::string& folder) override;
   // False also where that cannot be found out: ask Size for the reason.
   Result<bool> Exists(const std::string& path) override;
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path,

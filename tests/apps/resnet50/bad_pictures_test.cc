@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "tests/support/last_object.h"
 #include "tests/support/resnet50_program.h"
@@ -194,6 +195,74 @@ TEST_CASE("training and evaluation end at a bad picture, or pass over some") {
       RunResNet50(On("eval", data, log, {"--skip-bad", "1", "--follow"}));
   CHECK(followed.code == 0);
   CHECK(Contains(followed.err, "val/1/broken.png"));
+}
+
+// What it lists as passed over.
+std::vector<std::string> Listed(const std::string& err) {
+  std::vector<std::string> listed;
+  std::istringstream lines(err);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("  ")) listed.push_back(line);
+  }
+  return listed;
+}
+
+Outcome RunResNet50In(const std::string& folder,
+                      const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {"-c", "cd \"$1\"; shift; exec \"$@\"", "sh",
+                                    folder, SLUICE_BIN_DIR "/resnet50"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return testing::RunProgram("/bin/sh", words);
+}
+
+TEST_CASE("a training that goes on knows its bad pictures by any path") {
+  TemporaryFolder folder;
+  const std::string data = folder / "pets", elsewhere = folder / "elsewhere";
+  WriteClasses(data + "/train", 2, 20);
+  WriteClasses(data + "/val", 2, 9);
+  fs::create_directory(elsewhere);
+  Write(data + "/train/0/broken.png", "no picture");
+  fs::create_symlink("nowhere", data + "/train/1/gone.png");
+  Write(data + "/val/1/broken.png", "no picture either");
+
+  for (const std::string limit : {"3", "2"}) {
+    CAPTURE(limit);
+    const auto arguments = [&](const std::string& log,
+                               const std::vector<std::string>& more) {
+      std::vector<std::string> words = {"train",
+                                        "--log-dir",
+                                        folder / (log + limit),
+                                        "--json",
+                                        "--model",
+                                        "resnet20",
+                                        "--steps",
+                                        "12",
+                                        "--batch-size",
+                                        "10",
+                                        "--evaluate-every",
+                                        "1",
+                                        "--skip-bad",
+                                        limit};
+      words.insert(words.end(), more.begin(), more.end());
+      return words;
+    };
+    const Outcome whole = RunResNet50(arguments("whole", {"--data", data}));
+    CHECK(whole.code == (limit[0] == '3' ? 0 : 1));
+    CHECK(Listed(whole.err).size() == static_cast<size_t>(limit[0] - '0'));
+    // First as it is called there, then as the record has it, and from where
+    // it is called otherwise.
+    Outcome part = RunResNet50In(
+        folder.path(),
+        arguments("parts", {"--data", "pets", "--max-steps", "3"}));
+    CAPTURE(part.err);
+    CHECK(!Listed(part.err).empty());
+    part = RunResNet50In(elsewhere, arguments("parts", {"--max-steps", "6"}));
+    part = RunResNet50In(elsewhere, arguments("parts", {"--data", "../pets/",
+                                                        "--max-steps", "9"}));
+    part = RunResNet50(arguments("parts", {"--data", data}));
+    CHECK(part.code == whole.code);
+    CHECK(Listed(part.err) == Listed(whole.err));
+  }
 }
 
 }  // namespace

@@ -53,6 +53,12 @@ TEST_CASE("in memory and in a folder, of either stage, filled and full") {
     CHECK(SameTensors(plain, pictures.Train(pictures.Cached(stage), &err)));
     CHECK(Contains(err, "up to 20G; 32 are there"));
     CHECK(pictures.CacheBytes() == bytes);
+    CHECK(!Contains(err, "removed"));
+    Strings limited = pictures.Cached(stage);
+    limited.insert(limited.end(), {"--cache-limit", "9K"});
+    CHECK(SameTensors(plain, pictures.Train(limited, &err)));
+    CHECK(Contains(err, "bytes, which were more than --cache-limit"));
+    CHECK(pictures.CacheBytes() <= 9216);
     fs::remove_all(pictures.cache);
   }
 }

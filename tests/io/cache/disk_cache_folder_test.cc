@@ -240,6 +240,49 @@ TEST_CASE("a limit that is lowered holds, and living caches keep their own") {
   CHECK(lowered > 10);
 }
 
+TEST_CASE("what is there beyond a limit that nobody gave stays, and is known") {
+  const TemporaryFolder folder;
+  for (const char* key : {"other", "key", "key"}) {
+    const Cache cache = DiskCache(folder.path(), key, kPlenty);
+    for (int i = 0; i < 9; ++i) cache->Add(cache->size(), Small(i));
+  }
+  const uint64_t all = SizeOfSegments(folder.path());
+  const auto open = [&](const char* key, uint64_t limit, bool keeps_more) {
+    return DiskCache(folder.path(), key, limit, FileSystem::Default(),
+                     keeps_more);
+  };
+  for (const char* key : {"key", "new"}) {
+    CAPTURE(key);
+    const Cache cache = open(key, all / 4, true);
+    CHECK(cache->removed_bytes() == 0);
+    // Most is not accepted: to write the rest anew there is no room.
+    const int64_t found = cache->size();
+    for (int i = 1; i < found; ++i) {
+      cache->Find(i, [](const Example&) { return false; });
+    }
+    for (int i = 0; i < 3; ++i) cache->Add(100 + i, Small(i));
+    CHECK(!cache->Find(100));
+    CHECK(cache->Trouble() ==
+          fmt::format("no more examples are kept in '{}': it holds {} bytes, "
+                      "beyond the limit of {}",
+                      folder.path(), all, all / 4));
+    CHECK(SizeOfSegments(folder.path()) == all);
+  }
+  CHECK(open("key", all / 4, true)->size() == 18);
+  {
+    // As long as it does not hold more, others' room is taken all the same.
+    const Cache cache = open("new", all + 1, true);
+    for (int i = 0; i < 3; ++i) cache->Add(i, Small(i));
+    CHECK(cache->Trouble().empty());
+    CHECK(cache->size() == 3);
+    CHECK(HashesIn(folder.path()).size() == 2);
+  }
+  const uint64_t before = SizeOfSegments(folder.path());
+  const Cache cache = open("key", all / 4, false);
+  CHECK(SizeOfSegments(folder.path()) <= all / 4);
+  CHECK(cache->removed_bytes() == before - SizeOfSegments(folder.path()));
+}
+
 TEST_CASE("killed while the limit is lowered, the next opening does it") {
   const auto bytes_in = [](FaultFileSystem& files) {
     uint64_t sum = 0;

@@ -101,7 +101,7 @@ class Generator {
 
  private:
   void Add(Pipeline* out, bool behind_batch) {
-    const int64_t step = Draw(0, 8);
+    const int64_t step = Draw(0, 9);
     const int64_t n = Draw(1, behind_batch ? 6 : 45);
     if (step == 5 && std::exchange(scaled_, true)) return;
     out->dataset = With(out->dataset, step, n, behind_batch, {});
@@ -132,6 +132,8 @@ class Generator {
         return d.Map(ScaleTo01("image"));
       case 6:
         return d.Map(Renew, options);
+      case 7:
+        return d.Skip(n % 5);
       default:
         return d.MapRandom(seed, behind_batch ? AddBatchKey : AddKey, options);
     }

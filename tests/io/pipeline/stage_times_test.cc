@@ -300,7 +300,7 @@ TEST_CASE("a pipeline gives the same when it is measured") {
   }
   for (const char* name :
        {"tensors", "generator", "function", "filter", "interleave", "cache",
-        "prefetch", "zip", "concatenate", "choose", "take", "shard"}) {
+        "prefetch", "zip", "concatenate", "choose", "take", "skip", "shard"}) {
     CAPTURE(name);
     CHECK(seen.contains(name));
   }

@@ -175,6 +175,21 @@ TEST_CASE("what was written since it was copied to a store goes there again") {
   CHECK(DataObject({"copy", "s3://b/x", folder / "back"})["copied"] == 0);
 }
 
+// To find out what it is, and what is in it; the one that is copied is looked
+// at before that.
+TEST_CASE("a copy from a store lists the folders in it twice") {
+  if (!KnowsStores()) return;
+  ObjectStore store;
+  const StoreSettings settings(store);
+  const TemporaryFolder folder;
+  for (const char* key : {"in/a/1", "in/a/2", "in/b/c/3", "in/4"}) {
+    store.Put(key, key);
+  }
+  store.ResetCounts();
+  CHECK(DataObject({"copy", "s3://b/in", folder / "out"})["copied"] == 4);
+  CHECK(store.Count("LIST") <= 1 + 2 * 4);  // "in", "a", "b" and "c"
+}
+
 TEST_CASE("a name that leads out of the folder is none") {
   if (!KnowsStores()) return;
   ObjectStore store;

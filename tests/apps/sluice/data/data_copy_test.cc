@@ -466,6 +466,20 @@ TEST_CASE("a file that is changed while it is copied is an error") {
   CHECK((TextOf(to) == after));
 }
 
+TEST_CASE("a file whose links and times alone change meanwhile is copied") {
+  const TemporaryFolder folder;
+  const std::string from = folder / "from", to = folder / "to";
+  WriteFile(from, std::string(9 << 20, 'x'));
+  int pieces = 0;
+  const Status status = tool::CopyFile(from, to, false, [&](int64_t) {
+    fs::create_hard_link(from, folder / std::to_string(++pieces));
+    fs::last_write_time(from, fs::file_time_type(std::chrono::hours(pieces)));
+  });
+  CHECK(status.ok());
+  CHECK(pieces == 3);
+  CHECK((TextOf(to) == TextOf(from)));
+}
+
 TEST_CASE("what is before a command, or too much behind --, is told") {
   const TemporaryFolder folder;
   const std::string in = folder / "in", out = folder / "out";
