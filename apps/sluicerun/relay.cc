@@ -273,6 +273,7 @@ class Relay {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status)
                                        : kSignalBase + WTERMSIG(status);
     if (begun_) EndBy(kOutOfReach);
+    if (code == kSshFailed) EndBy(kNeverReached);
     _exit(code);
   }
 

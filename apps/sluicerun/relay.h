@@ -14,9 +14,12 @@
 
 namespace sluice::launcher {
 
-// The relay ends by this signal, which no rank does, where the way to a rank
-// that has begun is lost; with ssh's code (255) where it never was.
+// The relay ends by one of these signals, which no rank does: where the way to
+// a rank that has begun is lost, and where there never was one. ssh's own code
+// (255) would not tell that from a rank that ends with it.
 inline constexpr int kOutOfReach = SIGPWR;
+inline constexpr int kNeverReached = SIGSTKFLT;
+inline constexpr int kSshFailed = 255;
 
 // Never returns: in a child of the launcher, whose process is `parent`.
 // `roster` is the launcher's socket for it; below 0: none.

@@ -21,8 +21,6 @@ namespace sluice::launcher {
 
 namespace {
 
-constexpr int kSshFailed = 255;
-
 constexpr std::chrono::seconds kBetweenGrowths(1);
 
 // How much later than another's end a relay may hear of its rank's.
@@ -61,8 +59,7 @@ bool RunningRank::out_of_reach() const {
 }
 bool RunningRank::unanswered() const {
   // Servers stay where they were, as others know them.
-  return remote && comes_later && !serves() && signal == 0 &&
-         code == kSshFailed;
+  return never_reached && comes_later && !serves();
 }
 
 std::string HowItEnded(const RunningRank& rank) {
@@ -252,14 +249,22 @@ void Supervisor::NoteEnd(size_t i) {
   rank.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
   rank.code = info.si_status + (rank.signal == 0 ? 0 : kSignalBase);
   if (rank.out_of_reach()) rank.code = kSshFailed;
+  if (rank.remote && rank.signal == kNeverReached) {
+    rank.never_reached = true;
+    rank.signal = 0;  // it is as ssh has ended
+    rank.code = kSshFailed;
+  }
   if (rank.code == 0 && !rank.serves()) NoteWell();
   const bool goes_on = roster_ != nullptr && GoesOn(i);
   if (goes_on || (rank.serves() ? served_ : *rank.code == 0)) return;
   if (rank.serves() && Replaced(rank)) return;
   const bool as_told = EndedAsTold(rank);
+  // Told once to end, it has met what the others do not know of; told twice,
+  // these have ended at once, and it for want of them.
+  const bool by_itself =
+      !as_told && rank.signal == 0 && !ending_ && !kill_at_ && !killed_;
   if (!first_failure_ || KilledBefore(rank) ||
-      (!as_told && rank.signal == 0 && !ending_ &&
-       EndedAsTold(ranks_[*first_failure_]))) {
+      (by_itself && EndedAsTold(ranks_[*first_failure_]))) {
     first_failure_ = i;
   }
   if (as_told) return;

@@ -39,6 +39,7 @@ struct RunningRank {
   dist::RosterHost host = {};    // where it is, of one
   bool remote = false;           // its process is a relay (relay.h)
   bool comes_later = false;      // for one that was lost, or as one more
+  bool never_reached = false;    // ssh found no way to its host
   bool serves() const { return server >= 0; }
   std::optional<int> code =
       {};                   // once ended: its exit code, or 128 + the signal
@@ -65,7 +66,7 @@ std::string HowItEnded(const RunningRank& rank);
 //   has ended before it, is the first: a rank of this host that the kernel was
 //   at; of ranks on hosts one of which that is heard within 0.3 s, for which
 //   the others have to wait. A rank that ends as the interrupt asked for has
-//   not failed.
+//   not failed; nor has one that ends otherwise after it, of the second.
 // - When one has ended well, others have all they need of each other, and
 //   nobody misses one that stands still from then on: it is killed when it has
 //   for the peer timeout, and has failed. What is stopped before is for the

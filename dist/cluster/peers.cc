@@ -111,10 +111,13 @@ class PeersSession final : public ClusterSession {
     }
     all.Release(run);
   }
-  // Who is gone does not come back.
+  // Who is gone does not come back. Who has not lost anybody, and may run what
+  // is not prepared here, would wait for it: that run is refused.
   Result<uint64_t> Connect() override {
-    SLUICE_RETURN_IF_ERROR(task_->Lost());
-    return 0;
+    Status lost = task_->Lost();
+    if (lost.ok()) return 0;
+    Refuse(runs_->NewRun(), lost);
+    return lost;
   }
   std::vector<std::string> Descriptions() const override {
     std::vector<std::string> all;
@@ -169,30 +172,15 @@ class Peers final : public Cluster {
       const Request& request) override {
     SLUICE_ASSIGN_OR_RETURN(std::vector<KnownPeer> peers, Introduce(request));
     SLUICE_RETURN_IF_ERROR(Agree(Meet(peers)));
-    const uint64_t first_run = peers[0].first_run;
-    PeersDevices devices;
     std::vector<uint64_t> far;
-    for (size_t rank = 0; rank < peers.size(); ++rank) {
-      KnownPeer& peer = peers[rank];
-      if (rank != static_cast<size_t>(group_.rank())) {
-        SLUICE_RETURN_IF_ERROR(Reach(&peer));
-        far.insert(far.end(), peer.incarnations.begin(),
-                   peer.incarnations.end());
-      }
-      for (size_t i = 0; i < peer.devices.size(); ++i) {
-        const PeersDevice device = {peer.descriptions[i], peer.link};
-        if (devices.emplace(peer.devices[i], device).second) continue;
-        return InvalidArgument(
-            fmt::format("two peers have device '{}'", peer.devices[i]));
-      }
-    }
-    for (const std::string& device : request.devices) {
-      if (devices.contains(device)) continue;
-      return NotFound(fmt::format("none of the {} peers has device '{}'",
-                                  peers.size(), device));
+    Result<PeersDevices> devices = ReachAll(peers, request.devices, &far);
+    if (!devices.ok()) {
+      task_->rendezvous()->Forget(far);
+      return devices.status();
     }
     return std::unique_ptr<ClusterSession>(std::make_unique<PeersSession>(
-        task_, request.devices, std::move(far), std::move(devices), first_run));
+        task_, request.devices, std::move(far), *std::move(devices),
+        peers[0].first_run));
   }
 
   Result<std::string> Ask(const std::string& task,
@@ -230,6 +218,33 @@ class Peers final : public Cluster {
                                            /*awaits_listener=*/false));
     }
     return {};
+  }
+  // The devices of all, `wanted` among them. Adds the incarnations that there
+  // are ways to from now on to *far, also where it fails.
+  Result<PeersDevices> ReachAll(std::vector<KnownPeer>& peers,
+                                const std::vector<std::string>& wanted,
+                                std::vector<uint64_t>* far) {
+    PeersDevices devices;
+    for (size_t rank = 0; rank < peers.size(); ++rank) {
+      KnownPeer& peer = peers[rank];
+      if (rank != static_cast<size_t>(group_.rank())) {
+        SLUICE_RETURN_IF_ERROR(Reach(&peer));
+        far->insert(far->end(), peer.incarnations.begin(),
+                    peer.incarnations.end());
+      }
+      for (size_t i = 0; i < peer.devices.size(); ++i) {
+        const PeersDevice device = {peer.descriptions[i], peer.link};
+        if (devices.emplace(peer.devices[i], device).second) continue;
+        return InvalidArgument(
+            fmt::format("two peers have device '{}'", peer.devices[i]));
+      }
+    }
+    for (const std::string& device : wanted) {
+      if (devices.contains(device)) continue;
+      return NotFound(fmt::format("none of the {} peers has device '{}'",
+                                  peers.size(), device));
+    }
+    return devices;
   }
   // From now on it is sent to. Those behind this one have connected.
   Status Reach(KnownPeer* peer) {

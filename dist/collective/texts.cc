@@ -16,7 +16,8 @@ Status CheckTextLength(std::string_view what, int rank, int64_t length,
 
 Result<std::vector<std::string>> GatherTexts(Collective& group,
                                              std::string_view what,
-                                             std::string_view mine) {
+                                             std::string_view mine,
+                                             int64_t most, int64_t at_once) {
   const auto size = static_cast<size_t>(group.size());
   std::vector<int64_t> lengths(size);
   const auto length = static_cast<int64_t>(mine.size());
@@ -25,18 +26,25 @@ Result<std::vector<std::string>> GatherTexts(Collective& group,
                                          lengths.data()));
   for (size_t rank = 0; rank < size; ++rank) {
     SLUICE_RETURN_IF_ERROR(
-        CheckTextLength(what, static_cast<int>(rank), lengths[rank]));
+        CheckTextLength(what, static_cast<int>(rank), lengths[rank], most));
   }
   const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-  std::string padded(mine);
-  padded.resize(static_cast<size_t>(longest));
-  std::string all(static_cast<size_t>(longest) * size, '\0');
-  SLUICE_RETURN_IF_ERROR(
-      group.AllGather(what, padded.data(), longest, all.data()));
-  std::vector<std::string> texts;
-  for (size_t rank = 0; rank < size; ++rank) {
-    texts.push_back(all.substr(rank * static_cast<size_t>(longest),
-                               static_cast<size_t>(lengths[rank])));
+  std::vector<std::string> texts(size);
+  std::string piece, pieces;
+  for (int64_t begin = 0; begin < longest; begin += at_once) {
+    const int64_t each = std::min(at_once, longest - begin);
+    const auto bytes = static_cast<size_t>(each);
+    piece.assign(bytes, '\0');
+    if (begin < length) {
+      mine.copy(piece.data(), bytes, static_cast<size_t>(begin));
+    }
+    pieces.resize(bytes * size);
+    SLUICE_RETURN_IF_ERROR(
+        group.AllGather(what, piece.data(), each, pieces.data()));
+    for (size_t rank = 0; rank < size; ++rank) {
+      const int64_t own = std::clamp(lengths[rank] - begin, int64_t{0}, each);
+      texts[rank].append(pieces, rank * bytes, static_cast<size_t>(own));
+    }
   }
   return texts;
 }

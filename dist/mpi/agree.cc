@@ -24,66 +24,56 @@
 
 namespace sluice::dist {
 
-// As bytes, to other processes of the same program.
-struct MpiGroup::Account {
-  static constexpr size_t kLongest = 240;
+std::string_view MpiGroup::Account::what() const {
+  return {text, strnlen(text, kLongest)};
+}
 
-  int64_t joined = 0;   // 1: it is at nothing
-  int64_t reduces = 0;  // 1: an all-reduce, which the next three are of
-  int64_t dtype = 0, how = 0, count = 0;
-  char text[kLongest] = {};
-
-  std::string_view what() const { return {text, strnlen(text, kLongest)}; }
-  Sum sum() const {
-    return {static_cast<DType>(dtype), count, static_cast<Reduction>(how)};
-  }
-
-  // What is wrong with what all are at. `differ`: that they are not all at the
-  // same, which what is cut off may hide.
-  static Status Compare(const std::vector<Account>& all, bool differ);
-};
+MpiGroup::Sum MpiGroup::Account::sum() const {
+  return {static_cast<DType>(dtype), count, static_cast<Reduction>(how)};
+}
 
 Status MpiGroup::Account::Compare(const std::vector<Account>& all,
                                   bool differ) {
   const auto size = static_cast<int>(all.size());
-  std::vector<int> at, joined;
-  for (int rank = 0; rank < size; ++rank) {
-    const Account& one = all[static_cast<size_t>(rank)];
-    if (one.what().starts_with(kFailed)) {
-      return Unavailable(
-          fmt::format("{} {}", RankName(rank, size), one.what()));
-    }
-    (one.joined == 1 ? joined : at).push_back(rank);
-  }
   const auto what = [&](int rank) {
     return all[static_cast<size_t>(rank)].what();
   };
+  // The first that is at something, the next that is at something else, or the
+  // last of those that seem to be at the same, and the first that has joined.
+  int at = -1, other = -1, joined = -1;
+  for (int rank = 0; rank < size; ++rank) {
+    if (what(rank).starts_with(kFailed)) {
+      return Unavailable(
+          fmt::format("{} {}", RankName(rank, size), what(rank)));
+    }
+    if (all[static_cast<size_t>(rank)].joined == 1) {
+      if (joined < 0) joined = rank;
+    } else if (at < 0) {
+      at = rank;
+    } else if (other < 0 || what(other) == what(at)) {
+      other = rank;
+    }
+  }
   if (differ) {
-    const auto other =
-        std::find_if(at.begin() + 1, at.end() - 1,
-                     [&](int rank) { return what(rank) != what(at[0]); });
     return FailedPrecondition(
         fmt::format("ranks are at different collectives: {} at {}, rank {} at "
                     "{}",
-                    RankName(at[0], size), what(at[0]), *other, what(*other)));
+                    RankName(at, size), what(at), other, what(other)));
   }
-  if (all[static_cast<size_t>(at[0])].reduces == 1) return {};
+  if (all[static_cast<size_t>(at)].reduces == 1) return {};
   return FailedPrecondition(fmt::format(
       "{} is at {}, {} has joined: it takes part in all-reduces alone",
-      RankName(at[0], size), what(at[0]), RankName(joined[0], size)));
+      RankName(at, size), what(at), RankName(joined, size)));
 }
 
-Result<std::vector<MpiGroup::Account>> MpiGroup::Exchange(
-    const Account& own) const {
-  std::vector<Account> all(static_cast<size_t>(place_.size));
-  SLUICE_RETURN_IF_ERROR(Said(calls_.all_gather(place_.communicator, &own,
-                                                sizeof(Account), all.data())));
-  return all;
+Status MpiGroup::Exchange(const Account& own) {
+  return Said(calls_.all_gather(place_.communicator, &own, sizeof(Account),
+                                accounts_.data()));
 }
 
 // That all have called it makes it a barrier, too.
 Status MpiGroup::Agree(const std::string& signature,
-                       const std::optional<Sum>& sum) const {
+                       const std::optional<Sum>& sum) {
   if (place_.size == 1) return {};
   const uint64_t key = Key(signature);
   uint64_t largest[] = {key, ~key, 0};
@@ -98,8 +88,8 @@ Status MpiGroup::Agree(const std::string& signature,
     own.count = sum->count;
   }
   signature.copy(own.text, Account::kLongest);
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<Account> all, Exchange(own));
-  SLUICE_RETURN_IF_ERROR(Account::Compare(all, differ));
+  SLUICE_RETURN_IF_ERROR(Exchange(own));
+  SLUICE_RETURN_IF_ERROR(Account::Compare(accounts_, differ));
   return AgreeOnRoom(Status());
 }
 
@@ -114,16 +104,17 @@ Status MpiGroup::AgreeOnRoom(const Status& mine) const {
                   RankName(static_cast<int>(without) - 1, place_.size)));
 }
 
-Result<std::optional<MpiGroup::Sum>> MpiGroup::HearNext() const {
+Result<std::optional<MpiGroup::Sum>> MpiGroup::HearNext() {
   uint64_t largest[] = {0, 0, 1};
   SLUICE_RETURN_IF_ERROR(Said(calls_.largest(place_.communicator, largest, 3)));
   if (largest[0] == 0 && largest[1] == 0) return std::optional<Sum>();
   Account own;
   own.joined = 1;
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<Account> all, Exchange(own));
-  SLUICE_RETURN_IF_ERROR(Account::Compare(all, largest[0] != ~largest[1]));
+  SLUICE_RETURN_IF_ERROR(Exchange(own));
+  SLUICE_RETURN_IF_ERROR(
+      Account::Compare(accounts_, largest[0] != ~largest[1]));
   const auto other =
-      std::find_if(all.begin(), all.end(),
+      std::find_if(accounts_.begin(), accounts_.end(),
                    [](const Account& one) { return one.joined == 0; });
   return std::optional(other->sum());
 }

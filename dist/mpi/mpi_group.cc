@@ -95,6 +95,7 @@ MpiGroup::MpiGroup(const MpiCalls& calls, const MpiPlace& place, Owner owner,
                        (owner_.part.empty() ? "" : owner_.part + ": ") +
                            RankName(place.rank, place.size),
                        options_.stall_note, options_.stalled)),
+      accounts_(static_cast<size_t>(place.size)),
       queue_([this](const CollectiveCall& call) { return Do(call); }) {}
 
 Result<std::unique_ptr<MpiGroup>> MpiGroup::Join(const MpiCalls& calls,
@@ -118,8 +119,11 @@ Result<std::unique_ptr<MpiGroup>> MpiGroup::Join(const MpiCalls& calls,
         "or SLUICE_ALLOW_PLAINTEXT=1, says that it may");
   }
   // Another may have other steps of the same graph.
-  SLUICE_RETURN_IF_ERROR(
-      group->Agree("the start of Sluice " SLUICE_VERSION, std::nullopt));
+  {
+    MutexLock lock(group->mutex_);
+    SLUICE_RETURN_IF_ERROR(
+        group->Agree("the start of Sluice " SLUICE_VERSION, std::nullopt));
+  }
   return group;
 }
 
@@ -164,10 +168,12 @@ Status MpiGroup::Collective(Signature signature, Prepare prepare, Body body,
 Status MpiGroup::Begin(const Status& ready, const std::string& signature,
                        const std::optional<Sum>& sum) {
   ++run_;
-  broken_ = Caught([&] {
-    return Agree(
+  try {
+    broken_ = Agree(
         ready.ok() ? signature : std::string(kFailed) + ready.message(), sum);
-  });
+  } catch (...) {
+    broken_ = CaughtStatus();
+  }
   if (!ready.ok()) broken_ = ready;
   broken_ = Known(std::move(broken_));
   return broken_;

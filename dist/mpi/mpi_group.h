@@ -117,8 +117,23 @@ class MpiGroup final : public Collective {
     int64_t count;
     Reduction how;
   };
-  // What a rank says it is at, where all have to know.
-  struct Account;
+  // What a rank says it is at, where all have to know: as bytes, to other
+  // processes of the same program.
+  struct Account {
+    static constexpr size_t kLongest = 240;
+
+    int64_t joined = 0;   // 1: it is at nothing
+    int64_t reduces = 0;  // 1: an all-reduce, which the next three are of
+    int64_t dtype = 0, how = 0, count = 0;
+    char text[kLongest] = {};
+
+    std::string_view what() const;
+    Sum sum() const;
+    // What is wrong with what all are at, which takes memory where something
+    // is. `differ`: that they are not all at the same, which what is cut off
+    // may hide.
+    static Status Compare(const std::vector<Account>& all, bool differ);
+  };
   // Begins what one says that cannot go on.
   static constexpr std::string_view kFailed = "failed: ";
 
@@ -144,14 +159,15 @@ class MpiGroup final : public Collective {
   // Whether started collectives run on the queue's thread.
   bool Beside() const;
   // The errors of these functions (agree.cc) do not name a part.
-  Status Agree(const std::string& signature,
-               const std::optional<Sum>& sum) const;
-  Result<std::vector<Account>> Exchange(const Account& own) const;
+  Status Agree(const std::string& signature, const std::optional<Sum>& sum)
+      REQUIRES(mutex_);
+  // Fills accounts_.
+  Status Exchange(const Account& own) REQUIRES(mutex_);
   // The end of an agreement on an all-reduce of which some have joined: `mine`,
   // or the error of one that has joined and cannot take part.
   Status AgreeOnRoom(const Status& mine) const;
   // What the ranks that do not follow yet do next; nullopt: all follow.
-  Result<std::optional<Sum>> HearNext() const;
+  Result<std::optional<Sum>> HearNext() REQUIRES(mutex_);
   Result<int> FollowToEnd() REQUIRES(mutex_);
   // The part; null where this rank is in none.
   Result<std::unique_ptr<MpiGroup>> FormPart(std::string_view name, int color,
@@ -169,6 +185,9 @@ class MpiGroup final : public Collective {
   mutable Mutex mutex_;
   Status broken_ GUARDED_BY(mutex_);
   uint64_t run_ GUARDED_BY(mutex_) = 0;  // collectives begun
+  // By rank. Memory that an agreement under way has: for a rank that had to ask
+  // for some, and had none, the others would wait.
+  std::vector<Account> accounts_ GUARDED_BY(mutex_);
   // Changed by Split alone, which has no other of this group's calls beside.
   std::vector<std::pair<std::string, std::unique_ptr<MpiGroup>>> parts_;
   CallQueue queue_;  // ends before what it uses

@@ -71,7 +71,22 @@ Deadline Share(Deadline deadline, size_t addresses) {
   return now + (deadline - now) / static_cast<Deadline::rep>(addresses);
 }
 
-// Each in turn. Of several failures a refusal counts most: there is a host.
+// What may be over when the other host has begun, or the network has come.
+bool MayPass(int error) {
+  constexpr std::array kErrors = {ECONNREFUSED, ETIMEDOUT, ECONNRESET,
+                                  EHOSTUNREACH, EHOSTDOWN, ENETUNREACH,
+                                  ENETDOWN};
+  return std::find(kErrors.begin(), kErrors.end(), error) != kErrors.end();
+}
+
+// How much it counts of several failures: a refusal most, as there is a host;
+// what never passes least, such as of IPv6 where this host has none, since
+// another address may do in time.
+int Weight(int error) {
+  return error == ECONNREFUSED ? 2 : MayPass(error) ? 1 : 0;
+}
+
+// Each in turn.
 int TryAll(const std::vector<Address>& addresses, Deadline deadline,
            Descriptor* out) {
   int failure = 0;
@@ -79,7 +94,7 @@ int TryAll(const std::vector<Address>& addresses, Deadline deadline,
     const Deadline share = Share(deadline, addresses.size() - i);
     const int error = TryConnect(addresses[i], share, out);
     if (error == 0) return 0;
-    if (failure != ECONNREFUSED) failure = error;
+    if (failure == 0 || Weight(error) > Weight(failure)) failure = error;
   }
   return failure;
 }
@@ -87,14 +102,6 @@ int TryAll(const std::vector<Address>& addresses, Deadline deadline,
 Status CannotListen(const std::string& address) {
   return Unavailable(
       fmt::format("cannot listen at {}: {}", address, std::strerror(errno)));
-}
-
-// What may be over when the other host has begun, or the network has come.
-bool MayPass(int error) {
-  constexpr std::array kErrors = {ECONNREFUSED, ETIMEDOUT, ECONNRESET,
-                                  EHOSTUNREACH, EHOSTDOWN, ENETUNREACH,
-                                  ENETDOWN};
-  return std::find(kErrors.begin(), kErrors.end(), error) != kErrors.end();
 }
 
 // Of an error that did not pass.
@@ -122,6 +129,12 @@ Result<Socket> Socket::Connect(const std::string& host, int port,
   }
   SLUICE_ASSIGN_OR_RETURN(const std::vector<Address> addresses,
                           Resolve(host, port));
+  return ConnectToAny(addresses, where, deadline, awaits_listener);
+}
+
+Result<Socket> Socket::ConnectToAny(const std::vector<Address>& addresses,
+                                    const std::string& where, Deadline deadline,
+                                    bool awaits_listener) {
   while (true) {
     Descriptor connected;
     const int error = TryAll(addresses, deadline, &connected);

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "dist/net/descriptor.h"
 #include "dist/net/tls.h"
@@ -20,6 +21,8 @@
 
 namespace SLUICE_INTERNAL sluice {
 namespace dist {
+
+struct Address;  // dist/net/address.h
 
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
@@ -41,6 +44,12 @@ class Socket {
   // there is no such host.
   static Result<Socket> Connect(const std::string& host, int port,
                                 Deadline deadline, bool awaits_listener = true);
+  // The same, to the first of a host's addresses, at least one, that takes it;
+  // `where` is the host in messages. It waits while any of them may yet do so,
+  // but for a refusal, which is the host's, not one address's.
+  static Result<Socket> ConnectToAny(const std::vector<Address>& addresses,
+                                     const std::string& where,
+                                     Deadline deadline, bool awaits_listener);
 
   bool connected() const { return descriptor_.get() >= 0; }
   int descriptor() const { return descriptor_.get(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -44,10 +45,34 @@ class Reading {
   // a term that is not of it; 0 where all is that term; else kNone. Knows the
   // ops that averages are made of.
   double FactorIn(const Output& value) const {
-    if (value == variable_) return 1;
+    std::map<Output, double> factors = {{variable_, 1}};
+    // Depth first, without recursion: values may be of many steps.
+    std::vector<Output> open = {value};
+    while (!open.empty()) {
+      const Output next = open.back();
+      const size_t depth = open.size();
+      if (!factors.contains(next)) {
+        for (const Output& input : next.node().inputs()) {
+          if (IsOf(input) && !factors.contains(input)) open.push_back(input);
+        }
+        if (open.size() > depth) continue;
+        factors[next] = FactorBy(next, factors);
+      }
+      open.pop_back();
+    }
+    return factors.at(value);
+  }
+
+ private:
+  // The same, by the `factors` in the node's operands that are of it.
+  double FactorBy(const Output& value,
+                  const std::map<Output, double>& factors) const {
     if (!IsOf(value)) return 0;
     const Node& node = value.node();
-    const auto of = [&](int i) { return FactorIn(node.input(i)); };
+    const auto of = [&](int i) {
+      const auto found = factors.find(node.input(i));
+      return found == factors.end() ? 0 : found->second;
+    };
     if (node.Is("Identity") || node.Is("StopGradient")) return of(0);
     if (node.Is("Cast")) return IsFloating(value.dtype()) ? of(0) : kNone;
     if (node.Is("Neg")) return -of(0);
@@ -69,7 +94,6 @@ class Reading {
     return of(i) * node.attrs().Float("momentum");
   }
 
- private:
   bool IsOf(const Output& value) const {
     return value == variable_ || dependents_.contains(&value.node());
   }

@@ -182,6 +182,29 @@ TEST_CASE("what is wrong with those that come is no concern of the others") {
   CHECK(!Has(said, "go on from"));
 }
 
+// Which has room elsewhere: it would fail there, too.
+TEST_CASE(
+    "one that ends with ssh's code of failure is on a host that answers") {
+  const auto sshd = Sshd::Start({"127.0.0.1", "127.0.0.2", "127.0.0.3"});
+  if (!sshd || !dist::HasTls()) return;
+  GrowingJob job(2, 3, sshd->Options(), "127.0.0.1 slots=2\n");
+  job.Hold();
+  job.Start({"/bin/sh", "-c",
+             "test $SLUICE_RANK -lt 2 && exec \"$@\"; "
+             "echo no licence here >&2; exit 255",
+             "sh"});
+  job.Write("127.0.0.1 slots=2\n127.0.0.2\n127.0.0.3\n");
+  job.AwaitLine(
+      "rank 2 on 127.0.0.2 ended with code 255; its last lines:\n"
+      "  no licence here");
+  job.GoOn();
+  job.CheckEndsWhole();
+  const std::string said = job.process().err();
+  CAPTURE(said);
+  CHECK(!Has(said, "does not answer"));
+  CHECK(!Has(said, "rank 2 on 127.0.0.3"));
+}
+
 TEST_CASE("a job that begins again has the hosts of its file by then") {
   const auto sshd = Sshd::Start({"127.0.0.1", "127.0.0.2"});
   if (!sshd || !dist::HasTls()) return;

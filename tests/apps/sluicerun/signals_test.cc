@@ -3,9 +3,11 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "tests/apps/sluicerun/struck_job.h"
 #include "tests/support/error_text.h"
@@ -84,6 +86,33 @@ TEST_CASE("a rank that fails when it is interrupted has failed") {
     CAPTURE(process.err());
     CHECK(ended == (code == 0 ? 128 + SIGINT : code));
     CHECK(Contains(process.err(), "rank 0 ended with code 3") == (code == 3));
+  }
+}
+
+TEST_CASE("a rank that fails as others have ended at once has not failed") {
+  for (const int interrupts : {1, 2}) {
+    CAPTURE(interrupts);
+    const TemporaryFolder folder;
+    const Process process(
+        kLauncher,
+        testing::Job(2,
+                     "if [ $SLUICE_RANK = 0 ]; then left=$2; trap "
+                     "'left=$((left-1)); echo told; [ $left = 0 ] && exit 130' "
+                     "INT; trap 'echo >$1/0' EXIT; else trap : INT; fi; echo "
+                     "ready; while [ ! -e $1/0 ]; do sleep 0.01; done; sleep "
+                     "0.5; echo where is rank 0 >&2; exit 1",
+                     {}, {folder.path(), std::to_string(interrupts)}));
+    AwaitTrue([&] { return Lines(process.out()) == 2; });
+    for (int i = 0; i < interrupts; ++i) {
+      // Two at once would be one.
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      process.Kill(SIGINT);
+      AwaitTrue([&] { return Lines(process.out()) == 3 + i; });
+    }
+    const int ended = CodeOf(process);
+    CAPTURE(process.err());
+    CHECK(ended == (interrupts == 1 ? 1 : 128 + SIGINT));
+    CHECK(Contains(process.err(), "ended with code") == (interrupts == 1));
   }
 }
 

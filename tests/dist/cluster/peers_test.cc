@@ -3,9 +3,11 @@
 #include "dist/cluster/peers.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,6 +23,7 @@
 #include "dist/membership/rank_name.h"
 #include "dist/net/address.h"
 #include "graph/builder.h"
+#include "graph/passes/device_description.h"
 #include "graph/session/cluster.h"
 #include "graph/session/session.h"
 #include "tests/dist/cluster/connections.h"
@@ -172,8 +175,10 @@ TEST_CASE("a peer that goes ends the runs of the others, who say who it was") {
 }
 
 // Two of them find the run impossible at once, before they have said anything
-// to the third, which could take part and waits for them.
-TEST_CASE("peers that have lost each other end the runs of all") {
+// to the third, which could take part and waits for them. `anew`: it is of a
+// step that these two cannot prepare any more.
+void CheckApart(bool anew) {
+  CAPTURE(anew);
   const Watchdog watchdog;
   constexpr int kPeers = 3;
   constexpr const char* kApart = "127.0.0.2";  // where rank 1 alone listens
@@ -206,7 +211,10 @@ TEST_CASE("peers that have lost each other end the runs of all") {
     }
     while (rank != 0 && options.cluster->Lost().ok()) std::this_thread::yield();
     ThrowIfError(group.Barrier("two have lost each other"));
-    errors[rank] = ErrorOf([&] { step.Run(feeds, fetches); });
+    errors[rank] = ErrorOf([&] {
+      if (anew) step = session.Prepare({{chain.x, {1000}}}, {chain.y}, {});
+      step.Run(feeds, fetches);
+    });
     ThrowIfError(group.Barrier("done"));
   });
   for (int rank = 0; rank < kPeers; ++rank) {
@@ -215,6 +223,37 @@ TEST_CASE("peers that have lost each other end the runs of all") {
     // Whoever says it, it is of these two.
     if (rank != 1) CHECK(Contains(errors[rank], TaskName(1)));
     if (rank != 2) CHECK(Contains(errors[rank], TaskName(2)));
+  }
+}
+
+TEST_CASE("peers that have lost each other end the runs of all") {
+  for (const bool anew : {false, true}) CheckApart(anew);
+}
+
+// Of which there may be 65536.
+TEST_CASE("sessions that cannot be opened leave no ways to peers behind") {
+  const Watchdog watchdog;
+  Groups groups = JoinAll(2, {});
+  std::vector<std::string> errors(2);
+  InThreads(2, [&](int rank) {
+    const auto cluster = OptionsOf(*groups[rank]).cluster;
+    Cluster::Request request;
+    request.devices = {"/job:peer/task:7/cpu:0"};  // nobody's
+    for (uint64_t i = 0; i < 12'000; ++i) {
+      DeviceDescription device;
+      device.name = TaskName(rank) + fmt::format("/cpu:{}", i);
+      request.descriptions.push_back(device.ToText());
+      request.incarnations.push_back(0);
+    }
+    for (uint64_t opened = 0; opened < 6; ++opened) {
+      uint64_t next = opened << 32 | static_cast<uint64_t>(rank) << 24;
+      for (uint64_t& incarnation : request.incarnations) incarnation = ++next;
+      errors[rank] = cluster->Open(request).status().message();
+    }
+    ThrowIfError(groups[rank]->Barrier("done"));
+  });
+  for (const std::string& error : errors) {
+    CHECK(error == "none of the 2 peers has device '/job:peer/task:7/cpu:0'");
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dist/mpi/mpi_group.h"
@@ -46,6 +47,44 @@ TEST_CASE("a rank that has joined and has no memory is everyone's error") {
       CHECK(sum().message() == status.message());
     }
     CHECK(group->Check().message() == status.message());
+  });
+}
+
+// For whom there is memory, whatever the rank has.
+const MpiCalls& RoomyCalls() {
+  static const MpiCalls calls = [] {
+    MpiCalls roomy = ThreadMpi::Calls();
+    roomy.all_gather = [](int communicator, const void* mine, int64_t each,
+                          void* all) {
+      const int64_t left = std::exchange(allocations_left, -1);
+      const char* const said =
+          ThreadMpi::Calls().all_gather(communicator, mine, each, all);
+      allocations_left = left;
+      return said;
+    };
+    return roomy;
+  }();
+  return calls;
+}
+
+// The others wait for what it is at.
+TEST_CASE("ranks without memory tell each other what they are at") {
+  const Watchdog watchdog;
+  constexpr int kSize = 8;
+  ThreadMpi(kSize, kSize).Run([](int rank) {
+    const auto group = MpiGroup::Join(RoomyCalls(), {}).ValueOrThrow();
+    float one = 1;
+    scarce_bytes = 1024;  // less than what all are at
+    allocations_left = 0;
+    const Status status =
+        rank % 2 == 0
+            ? group->Follow().status()
+            : group->AllReduce("x", DType::kFloat32, &one, 1, Reduction::kSum);
+    const Status last = rank % 2 == 0 ? Status() : group->Follow().status();
+    allocations_left = -1;
+    CHECK(status.message() == "");
+    CHECK(last.message() == "");
+    if (rank % 2 == 1) CHECK(one == kSize / 2);
   });
 }
 

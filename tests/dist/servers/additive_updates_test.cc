@@ -174,5 +174,18 @@ TEST_CASE("alone they are what was assigned, to rounding") {
   }
 }
 
+// Without calling itself for each, nor for each of the 2^64 ways to v.
+TEST_CASE("an average may be made in many steps") {
+  Graph graph;
+  const Output v = graph.Variable("v", Filled(1, {}), {.trainable = false});
+  const Output x = graph.Placeholder("x", DType::kFloat32, {});
+  Output value = v;
+  for (int i = 0; i < 100'000; ++i) value = -value;
+  for (int i = 0; i < 64; ++i) value = (value + value) * 0.5f;
+  const Operation update = Assign(v, 0.75f * value + 0.25f * x);
+  MakeUpdatesAdditive(Group(graph, {update}));
+  CHECK(update.node().Is("AssignAdd"));
+}
+
 }  // namespace
 }  // namespace sluice::dist::testing
