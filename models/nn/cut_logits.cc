@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <vector>
 
 #include "engine/runtime/subtrees.h"
@@ -80,7 +81,11 @@ CutLogits::CutLogits(const Scope& scope, const Operand& x,
   // Logits less the largest are never added to it: of those that are large it
   // would take the last digits of the loss.
   const Output mine = StopGradient(Max(logits_, {1}));
-  const Output apart = logits_ - ExpandDims(mine, 1);
+  // Where all classes of this worker's are masked there is no such number: -inf
+  // less -inf would be NaN, here and from here everywhere.
+  const double masked = -std::numeric_limits<double>::infinity();
+  const Output shift = Select(Equal(mine, masked), ZerosLike(mine), mine);
+  const Output apart = logits_ - ExpandDims(shift, 1);
   const Output sums =
       AllGather(ExpandDims(Stack({mine, Sum(OfClasses(Exp(apart), 0), {1}),
                                   Sum(OfClasses(apart, 0), {1})}),

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/ops/array.h"
 #include "graph/ops/conv.h"
 #include "graph/ops/dropout.h"
 #include "graph/ops/elementwise.h"
@@ -10,6 +11,7 @@
 #include "graph/ops/norm.h"
 #include "graph/ops/pool.h"
 #include "graph/ops/shape.h"
+#include "graph/ops/slice.h"
 #include "graph/ops/state.h"
 #include "models/nn/group_moments.h"
 
@@ -70,8 +72,50 @@ class LayerScope {
   NameScope names_;
 };
 
+// Rows of more than two dimensions [a, b, ..., n] as the rows of a matrix, and
+// back: the last dimension of `rows` behind the leading ones of `like`.
+Output AsMatrix(const Output& x) {
+  return x.shape().rank() == 2 ? x : Reshape(x, {-1, x.shape()[-1]});
+}
+Output WithLeadingOf(const Output& like, const Output& rows) {
+  const int leading = like.shape().rank() - 1;
+  if (leading == 1) return rows;
+  Shape shape = like.shape();
+  shape.set(leading, rows.shape()[-1]);
+  if (shape.concrete()) return Reshape(rows, shape);
+  return Reshape(rows, Concat({Slice(ShapeOf(like), {0}, {leading}),
+                               Slice(ShapeOf(rows), {1}, {1})},
+                              0));
+}
+
 Output Activate(const Activation& activation, const Output& x) {
   return activation ? activation(x) : x;
+}
+
+// A statistic, as a call of BatchNorm finds it.
+struct RunningStatistic {
+  Output variable;
+  // What calls before have made of it in the same step (ReuseVariables), and
+  // their write: the variable itself, and none, if there is none.
+  Output value;
+  std::vector<Operation> written;
+};
+RunningStatistic StatisticOf(const Output& variable) {
+  const std::vector<Operation>& updates = variable.graph().updates();
+  for (auto update = updates.rbegin(); update != updates.rend(); ++update) {
+    const Node& write = update->node();
+    if (!write.Is("Assign") || write.input(0) != variable) continue;
+    return {variable, write.input(1), {*update}};
+  }
+  return {variable, variable, {}};
+}
+
+// At the end of each step. The value before is handed on, not read behind the
+// write, so that what needs the outputs alone writes nothing.
+void MoveStatistic(const RunningStatistic& running, const Output& value) {
+  Graph& graph = running.variable.graph();
+  const ControlScope behind(graph, running.written);
+  graph.AddUpdate(Assign(running.variable, value));
 }
 
 sluice::PoolOptions WindowOf(const PoolOptions& options) {
@@ -89,16 +133,17 @@ Output Dense(const Scope& scope, Operand x, const DenseOptions& options) {
   LayerScope layer("Dense", scope, x);
   layer.RequirePositive("units", options.units);
   const int64_t in =
-      layer.Channels(x.output(), 2, 2, "[batch, features] (Flatten makes it)");
+      layer.Channels(x.output(), 2, Shape::kMaxRank,
+                     "[batch, ..., features] with the features known");
   const DType dtype = x.output().dtype();
   const Output weights =
       layer.Variable("weights", options.weights, {in, options.units}, dtype);
-  Output y = MatMul(x, weights);
+  Output y = MatMul(AsMatrix(x.output()), weights);
   if (options.use_bias) {
     y = BiasAdd(y,
                 layer.Variable("bias", options.bias, {options.units}, dtype));
   }
-  return Activate(options.activation, y);
+  return Activate(options.activation, WithLeadingOf(x.output(), y));
 }
 
 Output Conv2D(const Scope& scope, Operand x, const Conv2DOptions& options) {
@@ -164,30 +209,32 @@ Output BatchNorm(const Scope& scope, Operand x,
         options.activation,
         BatchNormInference(x, scale, offset, mean, variance, options.epsilon));
   }
-  const auto update = [&](const Output& running, const Output& value) {
-    layer.graph().AddUpdate(Assign(running, value));
-  };
+  const RunningStatistic running_mean = StatisticOf(mean);
+  const RunningStatistic running_variance = StatisticOf(variance);
   if (options.synchronized) {
     const GroupMoments group = GroupMomentsOf(x.output());
     const Output unbiased =
         group.variance * group.rows / Maximum(group.rows - 1, 1);
     const Output some = Greater(group.rows, 0);  // else there is nothing new
-    const auto moved = [&](const Output& running, const Output& batch) {
-      return Select(some,
-                    options.momentum * running + (1 - options.momentum) * batch,
-                    running);
+    const auto move = [&](const RunningStatistic& running,
+                          const Output& batch) {
+      const Output& before = running.value;
+      MoveStatistic(running, Select(some,
+                                    options.momentum * before +
+                                        (1 - options.momentum) * batch,
+                                    before));
     };
-    update(mean, moved(mean, group.mean));
-    update(variance, moved(variance, unbiased));
+    move(running_mean, group.mean);
+    move(running_variance, unbiased);
     return Activate(options.activation,
                     BatchNormInference(x, scale, offset, group.mean,
                                        group.variance, options.epsilon));
   }
   const BatchNormOutputs normalized = sluice::BatchNorm(
-      x, scale, offset, mean, variance,
+      x, scale, offset, running_mean.value, running_variance.value,
       {.epsilon = options.epsilon, .momentum = options.momentum});
-  update(mean, normalized.new_running_mean);
-  update(variance, normalized.new_running_variance);
+  MoveStatistic(running_mean, normalized.new_running_mean);
+  MoveStatistic(running_variance, normalized.new_running_variance);
   return Activate(options.activation, normalized.y);
 }
 

@@ -3,8 +3,10 @@
 //   x = layers::Conv2D(scope / "conv1", x, {.filters = 32, .kernel = 5,
 //                                           .activation = Relu});
 //
-// A layer's variables are named "<scope>/weights" and so on. Errors name the
-// layer, the shape it was given and the caller's line. Images are NHWC.
+// A layer's variables are named "<scope>/weights" and so on; a second call with
+// the scope is an error but within ReuseVariables (graph/reuse_variables.h),
+// where the two share them. Errors name the layer, the shape it was given and
+// the caller's line. Images are NHWC.
 #ifndef SLUICE_MODELS_NN_LAYERS_H_
 #define SLUICE_MODELS_NN_LAYERS_H_
 
@@ -37,8 +39,10 @@ struct DenseOptions {
   initializers::Rule weights = initializers::GlorotUniform();
   initializers::Rule bias = initializers::Constant(0);
 };
-// activation(x * weights + bias): [n, in] to [n, units]. Variables: weights
-// [in, units], bias [units].
+// activation(x * weights + bias) over the last dimension, which must be known:
+// [n, in] to [n, units], [n, ..., in] to [n, ..., units]. Images take Flatten
+// first where all pixels count together. Variables: weights [in, units], bias
+// [units].
 Output Dense(const Scope& scope, Operand x, const DenseOptions& options);
 
 struct Conv2DOptions {
@@ -84,7 +88,9 @@ struct BatchNormOptions {
   // one worker with the whole batch, at four exchanges per layer and step.
   bool synchronized = false;
 };
-// Normalises over all dimensions but the last. Variables, of the size of the
+// Normalises over all dimensions but the last. Calls that share their variables
+// (ReuseVariables) each normalise by their own batch, and move the running
+// statistics one after the other. Variables, of the size of the
 // last: scale, offset and, not trainable, running_mean and running_variance.
 Output BatchNorm(const Scope& scope, Operand x,
                  const BatchNormOptions& options = {});

@@ -73,8 +73,8 @@ Output Sparse(const Classes& classes, const Operand& labels,
 Output Mixed(const Classes& classes, const MixedLabels& labels,
              const std::vector<double>& class_weights, const Operand& at) {
   LocationScope location(at.graph(), at.location());
-  const Output losses = classes.losses(labels.label);
-  const Output others = classes.losses(labels.other);
+  Output losses = classes.losses(labels.label);
+  Output others = classes.losses(labels.other);
   Output share = CastTo(losses.dtype(), labels.share);
   // Another shape would broadcast, to each share with every loss.
   const bool for_each = Compatible(share.shape(), losses.shape());
@@ -86,6 +86,10 @@ Output Mixed(const Classes& classes, const MixedLabels& labels,
                             FormatLocation(at.location())));
   }
   if (for_each) share = EnsureShapeOf(share, losses);
+  // What has no share counts nothing, also where it is infinite.
+  const Output all = share + ZerosLike(losses);
+  losses = Select(Equal(all, 1), ZerosLike(losses), losses);
+  others = Select(Equal(all, 0), ZerosLike(others), others);
   if (class_weights.empty()) {
     return Mean((1 - share) * losses + share * others);
   }

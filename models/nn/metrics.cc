@@ -62,7 +62,28 @@ void MetricState::Merge(std::span<const double> /*state*/) {
 Metric::Metric(const Output& values) : Metric({values}, StartMean) {}
 
 Metric::Metric(std::vector<Output> tensors, Start start)
-    : tensors_(std::move(tensors)), start_(std::move(start)) {}
+    : tensors_(std::move(tensors)), start_(std::move(start)) {
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].valid()) continue;
+    throw Error(Code::kInvalidArgument,
+                fmt::format("Metric: tensor {} of {} is an empty Output: a "
+                            "handle that no op returned",
+                            i + 1, tensors_.size()));
+  }
+  if (start_ == nullptr) {
+    throw Error(Code::kInvalidArgument,
+                "Metric: no function that makes its states");
+  }
+}
+
+std::unique_ptr<MetricState> Metric::Begin() const {
+  std::unique_ptr<MetricState> state = start_();
+  if (state == nullptr) {
+    throw Error(Code::kInvalidArgument,
+                "its function that makes states returned none");
+  }
+  return state;
+}
 
 Output Accuracy(Operand logits, Operand labels) {
   LocationScope location(logits.graph(), logits.location());
@@ -130,7 +151,9 @@ Metric Perplexity(Operand cross_entropy) {
 
 MetricsOverSet::MetricsOverSet(const NamedMetrics& metrics)
     : metrics_(metrics) {
-  for (const auto& [name, metric] : metrics) states_.push_back(metric.Begin());
+  for (const auto& [name, metric] : metrics) {
+    states_.push_back(OfMetric(name, [&metric] { return metric.Begin(); }));
+  }
 }
 
 void MetricsOverSet::Add(std::span<const Tensor> values, int64_t examples) {

@@ -25,7 +25,8 @@ struct GradientAndVariable {
 // comments say so.
 struct MinimizeContext {
   Graph& graph;
-  // int64 scalar: the number of completed runs of the training operation.
+  // int64 scalar: the number of completed runs of the training operation, of
+  // several in a graph of this one alone.
   Output global_step;
   // float32 scalar.
   Output learning_rate;

@@ -25,7 +25,7 @@ Output RatioOr1(const Output& above, const Output& below, const Output& a,
 }  // namespace
 
 Optimizer Lars(LearningRate rate, const LarsOptions& options) {
-  RequireFactor("lars", "momentum", options.momentum);
+  RequireFinite("lars", "momentum", options.momentum);
   RequireFactor("lars", "weight_decay", options.weight_decay);
   RequireFactor("lars", "trust", options.trust);
   RequireFactor("lars", "epsilon", options.epsilon);

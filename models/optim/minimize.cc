@@ -102,7 +102,7 @@ Operation BuildUpdate(const Output& condition, const UpdateRule& rule,
   const Operation applied = rule.apply(update);
   if (!condition.valid()) return applied;
   for (size_t i = first, end = nodes.size(); i < end; ++i) {
-    if (!nodes[i]->Is("NoOp")) {
+    if (nodes[i]->mutates() > 0) {
       MakeConditional(Operation(nodes[i].get()), condition);
     }
   }
@@ -120,7 +120,7 @@ Output MakeRunCount(const Output& variable) {
 }
 
 // Refuses, of several trainings, one that names no variables: it takes the runs
-// of all for its own, by which averages and Adam would go wrong.
+// of all for its own, by which schedules, averages and Adam would go wrong.
 void CheckNamesVariables(const Operand& loss, bool of_several) {
   const Graph& graph = loss.graph();
   const Output step = FindRootScalar(graph, kGlobalStep);
@@ -136,7 +136,8 @@ void CheckNamesVariables(const Operand& loss, bool of_several) {
   if (trainings == 0 || (of_several && counted >= trainings)) return;
   throw Error(Code::kInvalidArgument,
               fmt::format("Minimize: of several trainings in a graph each "
-                          "names its variables ({})",
+                          "names its variables: pass them as Minimize's "
+                          "second argument ({})",
                           FormatLocation(loss.location())));
 }
 
@@ -216,7 +217,7 @@ Optimizer Optimizer::WithLearningRate(LearningRate rate) const {
 }
 
 Optimizer Optimizer::WithRateFactor(std::string patterns, double factor) const {
-  RequireFactor("WithRateFactor", "factor", factor);
+  RequireFinite("WithRateFactor", "factor", factor);
   Optimizer other = *this;
   other.rate_factors_.emplace_back(std::move(patterns), factor);
   return other;
@@ -357,9 +358,9 @@ Operation Optimizer::Minimize(Operand loss,
   if (average_decay_) CheckNoAverages(loss, pairs);
 
   const Output step = GlobalStep(graph);
-  const Output rate = Identity(rate_.At(step), "learning_rate");
-  NameScope names(graph, "train");
   const Output runs = of_several ? MakeRunCount(variables[0]) : step;
+  const Output rate = Identity(rate_.At(runs), "learning_rate");
+  NameScope names(graph, "train");
   MinimizeContext context = {graph,    runs,     rate, Output(),
                              Output(), runs + 1, {}};
   // In two, they come before the cut.
@@ -383,7 +384,6 @@ Operation Optimizer::Minimize(Operand loss,
   const std::vector<Node*> writes = WritesOf(updates);
   if (of_several) {
     CheckOwnWrites(writes, step, skips_updates);
-    if (all_reduce_ && !shared) CheckCollectives(writes);
   }
   // Each worker computes the loss by itself.
   if (shared && !in_two) {
@@ -468,6 +468,7 @@ Operation Optimizer::Minimize(Operand loss,
   }
   operations.push_back(AssignAdd(step, 1));
   if (of_several) operations.push_back(AssignAdd(runs, 1));
+  graph.AddLoss(loss.tensor());
   return Group(graph, operations);
 }
 

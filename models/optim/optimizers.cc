@@ -21,7 +21,7 @@ namespace {
 
 Optimizer WithVelocity(LearningRate rate, const char* name,
                        const MomentumRule& rule) {
-  RequireFactor(name, "momentum", rule.momentum);
+  RequireFinite(name, "momentum", rule.momentum);
   return {std::move(rate),
           {name,
            {{"velocity"}},
@@ -44,8 +44,8 @@ Optimizer Nesterov(LearningRate rate, double momentum) {
 }
 
 Optimizer RmsProp(LearningRate rate, const RmsPropOptions& options) {
-  RequireFraction("rmsprop", "decay", options.decay);
-  RequireFactor("rmsprop", "momentum", options.momentum);
+  RequireFraction32("rmsprop", "decay", options.decay);
+  RequireFinite("rmsprop", "momentum", options.momentum);
   RequireFactor("rmsprop", "epsilon", options.epsilon);
   const RmsPropRule rule = {options.decay, options.epsilon};
   if (options.momentum == 0) {

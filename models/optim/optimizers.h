@@ -133,8 +133,8 @@ class Optimizer {
   Optimizer WithRecompute(Recompute which = Recompute::kAll) const;
   // This optimizer with `factor` times the learning rate for variables whose
   // names match (name_pattern.h); of several factors for a variable the one
-  // added last counts. Throws Error for a factor that is negative or not
-  // finite, Minimize for patterns that match none.
+  // added last counts. One below 0 climbs the loss. Throws Error for a factor
+  // that is not finite, Minimize for patterns that match none.
   Optimizer WithRateFactor(std::string patterns, double factor) const;
   // This optimizer, updating only the rows that a step has read of variables
   // whose names match (name_pattern.h) and that the loss depends on through
@@ -183,16 +183,19 @@ class Optimizer {
   // `variables` (empty: all trainable ones that it depends on), Graph::updates
   // and the increment of GlobalStep. The result is the operation that trains
   // one step. The rate it uses is node "learning_rate" (below the current
-  // scope). Of two trainings in one run the second's loss must not come after
-  // the first's operation. Of several trainings in a graph each names its
-  // variables, and one may have a loss scale, which a graph has one of: of
-  // Graph::updates it then has nodes of its own, so that it cannot be in one
-  // run with others that have them, too. What is written on the way to an
-  // update or to the loss it cannot leave out for itself alone: where another
-  // training writes it, Minimize throws Error(kUnimplemented). So it does
-  // WithAllReduce where a collective of the graph, such as another training's,
-  // which this one's come after, needs a write by another node of what this one
-  // writes. Throws Error when there is nothing to train.
+  // scope). Of several trainings in a graph each names its variables, and goes
+  // by its own runs, which the variable "<first of `variables`>/runs" counts:
+  // its rate, averages and updates are those of a training alone in a graph.
+  // Each of them increments GlobalStep, so that two in one run must be ordered:
+  // the second Minimize is built inside ControlScope(graph, {first}), and
+  // running what it returns runs both. The second's loss must not come after
+  // the first's operation, and is built before: it and its gradients are of
+  // the values that the first has not written yet. Of several trainings one
+  // may have a loss scale, which a graph has one of: of Graph::updates it then
+  // has nodes of its own, so that it cannot be in one run with others that have
+  // them, too. What is written on the way to an update or to the loss it cannot
+  // leave out for itself alone: where another training writes it, Minimize
+  // throws Error(kUnimplemented). Throws Error when there is nothing to train.
   Operation Minimize(Operand loss,
                      const std::vector<Output>& variables = {}) const;
 
@@ -228,11 +231,12 @@ class Optimizer {
 };
 
 // The int64 variable "global_step" of a graph, made when there is none: how
-// many times training operations have run.
+// many times training operations have run, of several trainings all together.
 Output GlobalStep(Graph& graph);
 
-// All throw Error(kInvalidArgument) for a beta or decay of means outside of
-// [0, 1), and for other numbers that are negative or not finite.
+// All throw Error(kInvalidArgument) for a beta1 outside of (-1, 1), a beta2 or
+// decay of means outside of [0, 1), a momentum that is not finite, and other
+// numbers that are negative or not finite.
 namespace optimizers {
 
 Optimizer Sgd(LearningRate rate);

@@ -16,32 +16,12 @@ bool IsAmong(const std::vector<Node*>& nodes, const Node* node) {
   return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
 }
 
-// The members of groups in place of these, each once.
-void AddMembers(const std::vector<Node*>& nodes, std::vector<Node*>* members) {
-  for (Node* node : nodes) {
-    if (node->Is("NoOp")) {
-      AddMembers(node->control_inputs(), members);
-    } else if (!IsAmong(*members, node)) {
-      members->push_back(node);
-    }
-  }
-}
-
 void AddDependencies(const Node& node, std::vector<const Node*>* nodes) {
   ForEachDependency(node, [&](const Node& from) { nodes->push_back(&from); });
 }
 
 bool Writes(const Node* node) {
   return node->mutates() > 0;
-}
-
-bool WriteOneVariable(const Node& a, const Node& b) {
-  for (int i = 0; i < a.mutates(); ++i) {
-    for (int j = 0; j < b.mutates(); ++j) {
-      if (a.input(i) == b.input(j)) return true;
-    }
-  }
-  return false;
 }
 
 Node* Twin(const Node& update) {
@@ -82,9 +62,9 @@ bool FollowsLossScale(const Node& write) {
 
 std::vector<Operation> OwnUpdates(const std::vector<Operation>& updates,
                                   const Output& loss) {
-  std::vector<Node*> given, members;
+  std::vector<Node*> given;
   for (const Operation& update : updates) given.push_back(&update.node());
-  AddMembers(given, &members);
+  const std::vector<Node*> members = MembersOf(given);
   std::vector<const Node*> users = {&loss.node()};
   for (const Node* member : members) AddDependencies(*member, &users);
   const auto needed = Needed(users);
@@ -103,7 +83,12 @@ std::vector<Operation> OwnUpdates(const std::vector<Operation>& updates,
 void CheckOwnWrites(const std::vector<Node*>& writes, const Output& step,
                     bool leaves_out) {
   std::vector<Node*> others;
-  if (leaves_out) others = WritesOf(TrainingsBy(step));
+  if (leaves_out) {
+    std::vector<Operation> trained = TrainingsBy(step);
+    const std::vector<Output>& losses = step.graph().losses();
+    trained.insert(trained.end(), losses.begin(), losses.end());
+    others = WritesOf(trained);
+  }
   for (const Node* write : writes) {
     if (leaves_out ? !IsAmong(others, write) : !FollowsLossScale(*write)) {
       continue;
@@ -115,31 +100,6 @@ void CheckOwnWrites(const std::vector<Node*>& writes, const Output& step,
                     "scaling (float16) cannot leave it out for itself; give "
                     "each a graph of its own ({})",
                     write->name(), write->input(0).name(), write->location()));
-  }
-}
-
-void CheckCollectives(const std::vector<Node*>& writes) {
-  if (writes.empty()) return;
-  std::vector<Operation> collectives;
-  for (const auto& node : writes[0]->graph().nodes()) {
-    if (node->op().collective) collectives.emplace_back(node.get());
-  }
-  for (const Node* other : WritesOf(collectives)) {
-    if (IsAmong(writes, other)) continue;
-    for (const Node* write : writes) {
-      if (!WriteOneVariable(*write, *other) ||
-          Needed({other}).contains(write)) {
-        continue;
-      }
-      throw Error(
-          Code::kUnimplemented,
-          fmt::format("'{}' updates '{}', and so does '{}', by itself, on the "
-                      "way to a collective of the graph: all-reduces of a "
-                      "later training come after that, and so it would run "
-                      "both; give each training a graph of its own ({})",
-                      write->name(), write->input(0).name(), other->name(),
-                      write->location()));
-    }
   }
 }
 

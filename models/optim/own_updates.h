@@ -19,14 +19,10 @@ std::vector<Operation> OwnUpdates(const std::vector<Operation>& updates,
 // Throws Error(kUnimplemented) where one of the `writes` of a training
 // (WritesOf) is another's, too, and one of the two leaves it out: the other, or
 // the one itself if it `leaves_out` its writes. Trainings are found by their
-// writing `step`, the global step.
+// writing `step`, the global step; what they write is also what their losses
+// need (Graph::losses).
 void CheckOwnWrites(const std::vector<Node*>& writes, const Output& step,
                     bool leaves_out);
-
-// Throws Error(kUnimplemented) where another node than the `writes` of a
-// training, in no order with them, writes what one of them does and is needed
-// by a collective of the graph: each that is added later has it run, too.
-void CheckCollectives(const std::vector<Node*>& writes);
 
 }  // namespace sluice
 

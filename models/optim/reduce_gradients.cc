@@ -189,8 +189,8 @@ bool IsPlain(const LastWrite& write) {
 
 // What is to be reduced.
 Output OwnValue(const LastWrite& write, OwnWrites own) {
-  // Each later collective of the graph has this one run, and what it needs:
-  // rather not the write.
+  // Rather without the write, which may wait for much: with loss scaling for
+  // all gradients.
   if (own == OwnWrites::kFirst && IsPlain(write)) return ValueWithout(write);
   if (own != OwnWrites::kNever) return ValueAfter(write);
   const Output value = ValueWithout(write);

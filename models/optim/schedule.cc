@@ -155,7 +155,7 @@ LearningRate Polynomial(double rate, int64_t steps, double final_rate,
 
 LearningRate Scaled(const LearningRate& rate, double factor) {
   const std::string name = fmt::format("{} * {}", factor, rate.description());
-  Require(IsFactor(factor), name, "a finite factor that is not negative");
+  Require(IsFinite(factor), name, "a finite factor");
   return {name, [rate, factor](const Output& step) {
             return rate.At64(step) * factor;
           }};

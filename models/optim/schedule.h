@@ -1,4 +1,5 @@
-// Learning rates: graph, as functions of the global step.
+// Learning rates: graph, as functions of the global step, or of several
+// trainings in a graph each of the number of its own runs.
 #ifndef SLUICE_MODELS_OPTIM_SCHEDULE_H_
 #define SLUICE_MODELS_OPTIM_SCHEDULE_H_
 
@@ -75,7 +76,7 @@ LearningRate Cosine(double rate, int64_t steps, double final_rate = 0);
 // from there.
 LearningRate Polynomial(double rate, int64_t steps, double final_rate = 0,
                         double power = 1);
-// rate times a number.
+// rate times a number; below 0 the loss is climbed.
 LearningRate Scaled(const LearningRate& rate, double factor);
 // rate times the graph's LearningRateFactor, which it makes, 1 at first; a rate
 // that is of that factor already stays as it is.

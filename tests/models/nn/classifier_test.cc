@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -105,15 +106,17 @@ Answer Reference(const Problem& p) {
       z[at(c)] = sum;
     }
     const double most = *std::max_element(z.begin(), z.end());
-    double powers = 0, mean = 0;
+    double powers = 0, smoothed = 0;
     for (const double logit : z) {
       powers += std::exp(logit - most);
-      mean += logit / static_cast<double>(p.classes);
+      if (p.smoothing > 0) {
+        smoothed += p.smoothing * logit / static_cast<double>(p.classes);
+      }
     }
     const int64_t label = p.labels[at(i)];
     const double of_label = z[at(label)];
     a.losses.push_back(most + std::log(powers) - (1 - p.smoothing) * of_label -
-                       p.smoothing * mean);
+                       smoothed);
     int64_t above = 0;
     bool first = true;
     for (int64_t c = 0; c < p.classes; ++c) {
@@ -265,6 +268,32 @@ TEST_CASE("losses keep their digits however large all logits are") {
       CAPTURE(offset);
       CheckAgainst(p, DType::kFloat32, 1e-5);
     }
+  }
+}
+
+TEST_CASE("classes that are masked count nothing, cut anywhere") {
+  constexpr double kMasked = -std::numeric_limits<double>::infinity();
+  std::mt19937 random(6);
+  for (int trial = 0; trial < 30; ++trial) {
+    const int workers = 2 + static_cast<int>(random() % 3);
+    Problem p = RandomProblem(random, workers, workers + 5, 3, 3);
+    p.smoothing = 0;  // else the loss is infinite
+    const auto kept = static_cast<int64_t>(random() % p.classes);
+    // From none to all but one: of one worker, of several.
+    const auto begin = static_cast<int64_t>(random() % p.classes);
+    const auto end =
+        begin + static_cast<int64_t>(random() % (p.classes - begin + 1));
+    for (int64_t c = trial == 0 ? 0 : begin; c < (trial == 0 ? p.classes : end);
+         ++c) {
+      if (c != kept) p.bias[static_cast<size_t>(c)] = kMasked;
+    }
+    for (int64_t& label : p.labels) {
+      if (p.bias[static_cast<size_t>(label)] == kMasked) label = kept;
+    }
+    CAPTURE(trial);
+    CAPTURE(begin);
+    CAPTURE(end);
+    CheckAgainst(p, DType::kFloat64, 1e-10);
   }
 }
 

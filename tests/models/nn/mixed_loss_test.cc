@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -165,6 +166,41 @@ TEST_CASE("mixtures with nothing have the loss of their labels") {
                   {mixed.share, Tensor::Vector<float>(batch.shares)}},
                  std::vector<Output>{mixed.loss, sparse});
     CHECK(got[0].At(0) == Approx(got[1].At(0)).epsilon(1e-6));
+  }
+}
+
+// The third class is masked: its loss is infinite.
+TEST_CASE("what a mixture has nothing of may be infinite") {
+  constexpr float kMasked = -std::numeric_limits<float>::infinity();
+  Random random(3);
+  Batch batch(0, random);
+  batch.logits = {0, 1, kMasked, 0.5F, 2, 1, 0, kMasked, 2, 1};
+  batch.labels = {0, 2};
+  batch.others = {2, 1};
+  batch.shares = {0, 1};
+  // The losses of class 0 and class 1 of the two examples.
+  const auto loss = [&](int64_t row, int64_t label) {
+    double sum = 0;
+    for (int64_t c = 0; c < kClasses; ++c) {
+      sum += std::exp(static_cast<double>(batch.logits[row * kClasses + c]));
+    }
+    return std::log(sum) - batch.logits[row * kClasses + label];
+  };
+  const double of_0 = loss(0, 0), of_1 = loss(1, 1);
+  for (const Weights& weights : {Weights(), Weights{2, 3, 4, 1, 1}}) {
+    Mixed mixed(weights, 0);
+    const double wanted =
+        weights.empty() ? (of_0 + of_1) / 2 : (2 * of_0 + 3 * of_1) / 5;
+    const std::vector<Tensor> got = mixed.session.Run(
+        {{mixed.logits, Tensor::Array<float>({2, kClasses}, batch.logits)},
+         {mixed.label, Tensor::Vector<int64_t>(batch.labels)},
+         {mixed.other, Tensor::Vector<int64_t>(batch.others)},
+         {mixed.share, Tensor::Vector<float>(batch.shares)}},
+        std::vector<Output>{mixed.loss, mixed.gradient});
+    CHECK(got[0].At(0) == Approx(wanted).epsilon(1e-6));
+    for (int64_t i = 0; i < got[1].elements(); ++i) {
+      CHECK(std::isfinite(got[1].At(i)));
+    }
   }
 }
 

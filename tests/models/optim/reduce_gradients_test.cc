@@ -233,7 +233,32 @@ TEST_CASE("all that updates and the loss write on their way is averaged") {
   CHECK(session.Read(centre).At(1) == 1.5);
 }
 
-// Each collective comes after all that the graph had before it.
+TEST_CASE("statistics of a layer that is called twice are averaged once") {
+  for (const bool shared : {false, true}) {
+    CAPTURE(shared);
+    Graph graph;
+    const Output x = graph.Constant(Tensor::Array<float>({2, 1}, {1, 3}));
+    const ReuseVariables again{Scope(graph)};
+    Output sum;
+    for (int i = 0; i < 2; ++i) {
+      const Output y =
+          layers::BatchNorm(Scope(graph, "bn"), x + 10 * i, {.training = true});
+      sum = i == 0 ? Sum(y) : sum + Sum(y);
+    }
+    const Operation train =
+        optimizers::Sgd(0.0).WithAllReduce({.shared = shared}).Minimize(sum);
+    SessionOptions options;
+    options.collective = std::make_shared<Doubled>();
+    Session session(graph, options);
+    session.Initialize();
+    session.Run({}, train);
+    // Means 2 and 12, one after the other; 1.5 times what this worker has.
+    CHECK(session.Read(graph.Get("bn/running_mean")).At(0) ==
+          doctest::Approx(1.5 * (0.9 * 0.1 * 2 + 0.1 * 12)));
+  }
+}
+
+// Though in a step with both it comes after the training's.
 TEST_CASE("a later collective by itself writes no statistics") {
   for (const bool scaled : {false, true}) {
     CAPTURE(scaled);

@@ -275,7 +275,6 @@ TEST_CASE("schedules that make no sense are refused") {
     CAPTURE(bad);
     for (const std::string& error : {
              ErrorOf([=] { LearningRate rate = bad; }),
-             ErrorOf([=] { Scaled(0.1, bad); }),
              ErrorOf([=] {
                Piecewise({1}, {1, bad});
              }),

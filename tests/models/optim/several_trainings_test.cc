@@ -13,6 +13,7 @@
 #include "graph/session/session.h"
 #include "models/nn/layers.h"
 #include "models/optim/optimizers.h"
+#include "tests/dist/collective/ranks.h"
 #include "tests/support/error_text.h"
 
 namespace sluice {
@@ -108,7 +109,7 @@ void CheckInTurn(const Optimizer& first, const Optimizer& second,
     step(d, only_d, "d", run);
     step(gen, only_gen, "gen", run);
   }
-  // By which schedules go, and of which there is one.
+  // Of which there is one.
   CHECK(session.Read(GlobalStep(graph)).IntAt(0) == 2 * kRuns);
   CHECK(only_d.session.Read(GlobalStep(only_d.graph)).IntAt(0) == kRuns);
 }
@@ -122,6 +123,15 @@ TEST_CASE("of two trainings in a graph each is as if it were alone") {
   SUBCASE("accumulated gradients") {
     CheckInTurn(sgd.With(gradients::Accumulate(2)),
                 adam.With(gradients::Accumulate(3)));
+  }
+  SUBCASE("schedules") {
+    CheckInTurn(sgd.WithLearningRate(schedules::Cosine(1, kRuns)),
+                adam.WithLearningRate(schedules::StepDecay(0.1, 0.5, 3)));
+    CheckInTurn(sgd.WithLearningRate(schedules::WarmUp(kRuns, 1))
+                    .With(gradients::Accumulate(2))
+                    .WithLossScaling(scaling),
+                sgd.WithLearningRate(schedules::Piecewise({4, 9}, {3, 2, 1})),
+                true);
   }
   SUBCASE("averages") {
     CheckInTurn(sgd.WithAverages(0.9), adam.WithAverages(0.99));
@@ -277,9 +287,11 @@ TEST_CASE("what a loss scale leaves out another training does not") {
 // Because it is not an update by itself, which a training may have twice.
 TEST_CASE("what no loss scale can leave out for its training is refused") {
   const Optimizer sgd = optimizers::Sgd(0.1), scaled = sgd.WithLossScaling();
-  for (const bool listed : {false, true}) {
+  enum class On { kUpdate, kGradient, kLoss };  // on whose way the write is
+  for (const On on : {On::kUpdate, On::kGradient, On::kLoss}) {
     for (const bool scaled_first : {false, true}) {
-      CAPTURE(listed);
+      const bool listed = on == On::kUpdate;
+      CAPTURE(static_cast<int>(on));
       CAPTURE(scaled_first);
       Graph graph;
       const Output w = graph.Variable("w", Filled(1, {}));
@@ -294,7 +306,10 @@ TEST_CASE("what no loss scale can leave out for its training is refused") {
         if (scales) {
           scaled.Minimize(listed ? v * v : v * v + moved, {v});
         } else {
-          sgd.Minimize(listed ? v * v : v * moved, {v});
+          sgd.Minimize(listed                ? v * v
+                       : on == On::kGradient ? v * moved
+                                             : v * v + moved,
+                       {v});
         }
       };
       train(scaled_first, w);
@@ -304,9 +319,9 @@ TEST_CASE("what no loss scale can leave out for its training is refused") {
   }
 }
 
-// A training's all-reduces come after those that the graph has, and have run
-// what these need.
-TEST_CASE("trainings that meet in all-reduces are run in turn, or refused") {
+// Whose all-reduces the graph has had before, or has later, is nothing to it:
+// what the other alone needs is not fed.
+TEST_CASE("trainings that meet in all-reduces are run in turn, each alone") {
   const Optimizer sgd = optimizers::Sgd(0.1).WithAllReduce();
   for (const bool assigns : {false, true}) {
     for (const int scaled : {0, 1, 2}) {  // neither, the first, the second
@@ -322,34 +337,66 @@ TEST_CASE("trainings that meet in all-reduces are run in turn, or refused") {
         return Training(graph, name,
                         place == scaled ? sgd.WithLossScaling() : sgd, true);
       };
-      const Training first = train(1, "d");
-      // What the loss scale leaves out is another node.
-      if (!assigns && scaled > 0) {
-        const std::string error = ErrorOf([&] { train(2, "gen"); });
-        CHECK(Contains(error, "updates 'stat', and so does "));
-        CHECK(Contains(error, "give each training a graph of its own"));
-        CHECK(Contains(error, "several_trainings_test.cc:"));
-        continue;
-      }
-      const Training second = train(2, "gen");
+      const Training first = train(1, "d"), second = train(2, "gen");
       Session session(graph);
       session.Initialize();
-      const float none[] = {0, 0};
       float sum = 0;
       for (int run = 0; run < 6; ++run) {
         CAPTURE(run);
         const auto mean = static_cast<float>(run + 2);
-        std::vector<Feed> feeds = {
-            {x, Tensor::Array<float>({4}, {mean, mean - 1, mean + 1, mean})}};
-        if (run % 2 == 0) {
-          first.Run(session, run, false, feeds);
-        } else {
-          feeds.push_back(
-              {graph.Get("d_gradient"), Tensor::Vector<float>(none)});
-          second.Run(session, run, false, feeds);
-        }
+        (run % 2 == 0 ? first : second)
+            .Run(session, run, false,
+                 {{x, Tensor::Array<float>({4},
+                                           {mean, mean - 1, mean + 1, mean})}});
         sum += mean;
         CHECK(session.Read(stat).At(0) == (assigns ? mean : sum));
+      }
+    }
+  }
+}
+
+// Each rank has gradients of its own: run + rank, times 2 in the second.
+TEST_CASE("workers train two losses of a graph in turn, each by its mean") {
+  const dist::testing::Watchdog watchdog;
+  for (const int workers : {2, 3}) {
+    CAPTURE(workers);
+    auto groups = dist::testing::JoinAll(workers, {});
+    std::vector<std::vector<double>> weights(static_cast<size_t>(workers));
+    dist::testing::InThreads(workers, [&](int rank) {
+      Graph graph;
+      const Optimizer sgd = optimizers::Sgd(0.5).WithAllReduce();
+      std::vector<Output> variables, gradients;
+      std::vector<Operation> trainings;
+      for (const char* name : {"d", "gen"}) {
+        const Output w = graph.Variable(name, Filled(1, {}));
+        const Output g = graph.Placeholder("g", DType::kFloat32, {});
+        variables.push_back(w);
+        gradients.push_back(g);
+        trainings.push_back(sgd.Minimize(w * g, {w}));
+      }
+      SessionOptions options;
+      options.collective = std::move(groups[static_cast<size_t>(rank)]);
+      Session session(graph, options);
+      session.Initialize();
+      std::mt19937 random(1);  // the same on all
+      for (int run = 0; run < 20; ++run) {
+        const size_t i = random() % 2;
+        const auto own = static_cast<float>((run + rank) * (i == 0 ? 1 : 2));
+        session.Run({{gradients[i], Tensor::Scalar(own)}}, trainings[i]);
+        for (const Output& w : variables) {
+          weights[static_cast<size_t>(rank)].push_back(session.Read(w).At(0));
+        }
+      }
+    });
+    std::mt19937 random(1);
+    double wanted[] = {1, 1};
+    for (int run = 0; run < 20; ++run) {
+      const size_t i = random() % 2;
+      wanted[i] -= 0.5 * (run + (workers - 1) / 2.0) * (i == 0 ? 1 : 2);
+      for (const std::vector<double>& each : weights) {
+        const auto at = 2 * static_cast<size_t>(run);
+        CHECK(each.at(at) == doctest::Approx(wanted[0]).epsilon(1e-5));
+        CHECK(each.at(at + 1) == doctest::Approx(wanted[1]).epsilon(1e-5));
       }
     }
   }
@@ -376,7 +423,7 @@ TEST_CASE("of several trainings each names its variables") {
       }
       CHECK(Contains(error,
                      "of several trainings in a graph each names its "
-                     "variables"));
+                     "variables: pass them as Minimize's second argument"));
       CHECK(
           Contains(error, "several_trainings_test.cc:" + std::to_string(line)));
       // Nothing of it is left.
