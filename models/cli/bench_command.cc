@@ -7,7 +7,6 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/device.h"
 #include "engine/text/json.h"
 #include "engine/threads.h"
 #include "models/cli/console.h"
@@ -66,22 +65,17 @@ void PrintLaunches(const std::vector<Launch>& launches) {
   }
 }
 
-bool IsPlanOnly(const SessionOptions& options) {
-  return ParseDeviceName(options.devices[0]).ValueOrThrow().type ==
-         DeviceType::kNull;
-}
-
 }  // namespace
 
 int Bench(const TrainerSpec& spec, const CommandLine& line) {
-  BenchmarkResult result;
-  try {
-    result = Benchmark(spec, line.run, line.training, line.benchmark);
-  } catch (const Error& error) {
-    if (error.code() != Code::kCancelled || InterruptSignal() == 0) throw;
-    console::Note(error.status().message());
-    return 128 + InterruptSignal();
+  const BenchmarkResult result =
+      Benchmark(spec, line.run, line.training, line.benchmark);
+  if (!result.interrupted.empty()) {
+    console::Note("interrupted before all steps were run");
+    return 128 + InterruptNamed(result.interrupted);
   }
+  if (!Leads(line)) return 0;
+  const double each = result.examples_per_second / result.workers;
   const std::string model = ModelName(spec, line.run);
   const char* mode = line.benchmark.inference ? "inference" : "training";
   if (line.json) {
@@ -104,17 +98,25 @@ int Bench(const TrainerSpec& spec, const CommandLine& line) {
                  {"providers", result.info.ProviderCounts()},
                  {"refused", result.info.Refusals()},
                  {"why_not_captured", result.info.why_not_captured}};
+    if (result.workers > 1) {
+      json["workers"] = result.workers;
+      json["examples_per_second_per_worker"] = each;
+      json["exchange_wait_by_rank"] = result.exchange_waits;
+    }
     if (!launches.empty()) AddLaunches(launches, &json);
     console::Print(json.Text());
     return 0;
   }
   console::Print(fmt::format(
-      "{} {}, batch {}, {} threads: {:.2f} examples/s; a step takes {:.1f} ms "
-      "(median {:.1f}, 90 % within {:.1f}; {} steps); memory: {} at most, "
-      "arena {}, variables {}",
-      model, mode, result.examples, ComputeThreads().threads(),
-      result.examples_per_second, 1e3 * result.mean, 1e3 * result.median,
-      1e3 * result.p90, line.benchmark.steps, FormatBytes(result.peak_bytes),
+      "{} {}, batch {}, {}{} threads: {:.2f} examples/s{}; a step takes "
+      "{:.1f} ms (median {:.1f}, 90 % within {:.1f}; {} steps); memory: {} at "
+      "most, arena {}, variables {}",
+      model, mode, result.examples,
+      result.workers > 1 ? fmt::format("{} processes of ", result.workers) : "",
+      ComputeThreads().threads(), result.examples_per_second,
+      result.workers > 1 ? fmt::format(" ({:.2f} per worker)", each) : "",
+      1e3 * result.mean, 1e3 * result.median, 1e3 * result.p90,
+      line.benchmark.steps, FormatBytes(result.peak_bytes),
       FormatBytes(result.info.arena_bytes),
       FormatBytes(result.variable_bytes)));
   return 0;

@@ -6,30 +6,61 @@
 #include <functional>
 #include <numeric>
 
-#include "models/cli/interrupt.h"
+#include "engine/device.h"
+#include "models/train/hooks/hooks.h"
 #include "models/train/run/inference.h"
 #include "models/train/run/memory_check.h"
+#include "models/train/workers/workers.h"
 
 namespace sluice {
 namespace {
 
-// Runs the steps and fills in the figures of time.
-void Measure(const BenchmarkOptions& options, const std::function<void()>& step,
+// Replaces each of a worker's seconds by those of the slowest worker.
+std::vector<double> OfSlowest(const Workers& workers,
+                              const std::vector<double>& mine) {
+  std::vector<double> all(mine.size() * static_cast<size_t>(workers.size()));
+  workers.Gather("seconds", mine.data(),
+                 static_cast<int64_t>(mine.size() * sizeof(double)),
+                 all.data());
+  std::vector<double> slowest = mine;
+  for (size_t i = 0; i < all.size(); ++i) {
+    double& seconds = slowest[i % mine.size()];
+    seconds = std::max(seconds, all[i]);
+  }
+  return slowest;
+}
+
+// Runs the steps, which all workers begin at the same time, and fills in the
+// figures of time; `exchanged` tells how long this worker has exchanged so far.
+void Measure(const BenchmarkOptions& options, const Workers& workers,
+             const StopToken* stop, const std::function<void()>& step,
+             const std::function<double()>& exchanged,
              BenchmarkResult* result) {
   using Clock = std::chrono::steady_clock;
+  const Agreement agreement(workers, stop);
   std::vector<double> seconds;
+  double begun = 0;
   for (int64_t i = -options.warm_up; i < options.steps; ++i) {
-    if (InterruptSignal() != 0) {
-      throw Error(Code::kCancelled, "interrupted before all steps were run");
-    }
+    result->interrupted = agreement.Reason();
+    if (!result->interrupted.empty()) return;
+    if (i == 0) begun = exchanged();
     const auto begin = Clock::now();
     step();
     const std::chrono::duration<double> took = Clock::now() - begin;
     if (i >= 0) seconds.push_back(took.count());
   }
-  std::sort(seconds.begin(), seconds.end());
   const auto n = static_cast<double>(seconds.size());
-  result->mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) / n;
+  const auto mean = [&] {
+    return std::accumulate(seconds.begin(), seconds.end(), 0.0) / n;
+  };
+  if (workers.several()) {
+    result->exchange_waits = workers.GatherEach(
+        "exchange waits", (exchanged() - begun) / (n * mean()));
+    seconds = OfSlowest(workers, seconds);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  result->workers = workers.size();
+  result->mean = mean();
   const size_t middle = seconds.size() / 2;
   result->median = seconds.size() % 2 == 1
                        ? seconds[middle]
@@ -50,6 +81,11 @@ Example FirstBatch(const Dataset& input) {
 
 }  // namespace
 
+bool IsPlanOnly(const SessionOptions& options) {
+  return ParseDeviceName(options.devices[0]).ValueOrThrow().type ==
+         DeviceType::kNull;
+}
+
 BenchmarkResult Benchmark(const TrainerSpec& spec, const RunContext& run,
                           const TrainingOptions& options,
                           const BenchmarkOptions& benchmark) {
@@ -66,19 +102,24 @@ BenchmarkResult Benchmark(const TrainerSpec& spec, const RunContext& run,
     result.examples = RowsOf(batch);
     result.variable_bytes = inference.session().variable_bytes();
     Measure(
-        benchmark, [&] { inference.Predict(batch); }, &result);
+        benchmark, Workers(nullptr), options.stop,
+        [&] { inference.Predict(batch); }, [] { return 0.0; }, &result);
     result.info = inference.prediction_info();
     return result;
   }
   context.mode = Mode::kTrain;
   TrainingRun training(spec, context, options);
-  if (!options.weights.empty()) training.LoadWeights();
+  const Workers& workers = training.workers();
+  if (!options.weights.empty() && workers.leads()) training.LoadWeights();
+  BeginTogether({}, training);
   // The first step takes the batch that the others use again.
   training.Step(/*measure=*/false);
-  result.examples = RowsOf(training.batch());
+  result.examples = WholeRowsOf(training.batch());
   result.variable_bytes = training.session().variable_bytes();
   Measure(
-      benchmark, [&] { training.TrainOnBatch(/*measure=*/false); }, &result);
+      benchmark, workers, options.stop,
+      [&] { training.TrainOnBatch(/*measure=*/false); },
+      [&] { return training.exchange_seconds(); }, &result);
   training.Finish();
   result.info = training.InfoOfRuns();
   return result;

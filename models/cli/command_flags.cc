@@ -311,6 +311,7 @@ class Commands {
         ->excludes("--weights")
         ->excludes(report);
     AddSkipBad(sub);
+    AddGroupFlags(sub, line_);
   }
 
   void AddPredict() {
@@ -350,6 +351,7 @@ class Commands {
         ->check(Between(0, kLargest))
         ->capture_default_str();
     AddRecompute(sub);
+    AddStepFlags(sub, line_, given_);
   }
 
   void AddExport() {

@@ -12,7 +12,7 @@
 
 #include "models/cli/benchmark.h"
 #include "models/cli/job.h"
-#include "models/cli/run_record.h"
+#include "models/cli/recorded_flags.h"
 #include "models/train/run/model_spec.h"
 #include "models/train/run/training_run.h"
 

@@ -3,8 +3,18 @@
 #define SLUICE_MODELS_CLI_COMMANDS_H_
 
 #include "models/cli/command_line.h"
+#include "models/train/workers/workers.h"
 
 namespace sluice::commands {
+
+// The processes that do the command together.
+inline Workers WorkersOf(const CommandLine& line) {
+  return Workers(line.training.session.collective.get());
+}
+// Whether this is the one of them that speaks.
+inline bool Leads(const CommandLine& line) {
+  return WorkersOf(line).leads();
+}
 
 // Each does what its command line says, prints results to stdout and returns
 // the exit code. Throws Error.

@@ -27,7 +27,8 @@ int Evaluate(const TrainerSpec& spec, const CommandLine& line) {
   const std::optional<Evaluation> evaluation = trainer.Evaluate(each);
   console::ClearStatus();
   bad.Print();
-  if (!evaluation) return 128 + InterruptSignal();
+  if (!evaluation) return 128 + InterruptNamed(trainer.interrupted());
+  if (!Leads(line)) return 0;
   PrintResult(spec, line, *evaluation,
               static_cast<double>(evaluation->examples) /
                   std::max(evaluation->seconds, 1e-9),

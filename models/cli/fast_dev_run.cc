@@ -25,6 +25,7 @@
 #include "models/train/run/first_batches.h"
 #include "models/train/run/training_length.h"
 #include "models/train/trainer.h"
+#include "models/train/workers/workers.h"
 
 namespace sluice {
 namespace {
@@ -98,6 +99,8 @@ class DevRun {
       : spec_(FirstBatches(spec, 1)),
         run_(run),
         options_(options),
+        workers_(options.session.collective.get()),
+        agreement_(workers_, options.stop),
         add_hooks_(std::move(add_hooks)) {
     options_.log_dir = folder_ / "log";
     options_.restart = false;
@@ -116,7 +119,8 @@ class DevRun {
   DevRun(const DevRun&) = delete;
   DevRun& operator=(const DevRun&) = delete;
 
-  void Run() {
+  // Returns why it ended early; empty: it did not.
+  std::string Run() {
     Within(TrainingStage(), [this] { Settle(); });
     for (const Stage& stage : Stages()) {
       if (stage.of_exports && !has_exports_) {
@@ -124,18 +128,20 @@ class DevRun {
         break;
       }
       RunStage(stage);
-      if (const std::string reason = options_.StopReason(); !reason.empty()) {
+      // Where others wait while rank 0 does a stage by itself.
+      if (std::string reason = agreement_.Reason(); !reason.empty()) {
         Note("ended early: " + reason);
-        return;
+        return reason;
       }
     }
     Note("all is well");
+    return "";
   }
 
  private:
   struct Stage {
     std::string name;
-    bool of_exports;
+    bool of_exports;  // for one process
     std::function<void()> run;
   };
   std::string TrainingStage() const {
@@ -175,7 +181,8 @@ class DevRun {
     }
   }
 
-  static void RunStage(const Stage& stage) {
+  void RunStage(const Stage& stage) const {
+    if (stage.of_exports && !workers_.leads()) return;
     const auto begin = std::chrono::steady_clock::now();
     Within(stage.name, stage.run);
     const std::chrono::duration<double> took =
@@ -186,7 +193,7 @@ class DevRun {
   // A few steps are a number that is known: what needs the length of the whole
   // training would get through with them alone.
   void Settle() {
-    RunContext asked = run_;
+    RunContext asked = workers_.WithRank(run_);
     asked.mode = Mode::kTrain;
     ReckonLength(spec_, spec_.input(asked), /*steps_at_once=*/1, &asked);
     // So many that the variables change.
@@ -199,12 +206,12 @@ class DevRun {
     if (add_hooks_) add_hooks_(trainer);
     trainer.AddHook(std::make_unique<StopAtStep>(step));
     const TrainingResult result = trainer.Train();
-    if (!options_.StopReason().empty()) return;
+    if (!result.interrupted.empty()) return;
     if (result.steps < step) {
       throw Error(Code::kFailedPrecondition,
                   fmt::format("wanted {} steps: {}", step, result.stop_reason));
     }
-    if (result.checkpoint.empty()) {
+    if (result.checkpoint.empty() && workers_.leads()) {
       throw Error(Code::kFailedPrecondition, "no checkpoint was saved");
     }
   }
@@ -233,6 +240,8 @@ class DevRun {
   TrainerSpec spec_;
   RunContext run_;
   TrainingOptions options_;
+  const Workers workers_;
+  const Agreement agreement_;
   int64_t steps_ = 2;  // of two updates
   std::function<void(Trainer&)> add_hooks_;
   bool has_exports_ = false;
@@ -241,10 +250,10 @@ class DevRun {
 
 }  // namespace
 
-void FastDevRun(const TrainerSpec& spec, const RunContext& run,
-                const TrainingOptions& options,
-                const std::function<void(Trainer&)>& add_hooks) {
-  DevRun(spec, run, options, add_hooks).Run();
+std::string FastDevRun(const TrainerSpec& spec, const RunContext& run,
+                       const TrainingOptions& options,
+                       const std::function<void(Trainer&)>& add_hooks) {
+  return DevRun(spec, run, options, add_hooks).Run();
 }
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #define SLUICE_MODELS_CLI_FAST_DEV_RUN_H_
 
 #include <functional>
+#include <string>
 
 #include "engine/visibility.h"
 #include "models/run_context.h"
@@ -19,11 +20,15 @@ namespace SLUICE_INTERNAL sluice {
 // asked for first, so that what refuses these does so here, too. Notes each
 // stage and its time. Uses a new folder below the system's temporary one, which
 // is gone on return, in place of options.log_dir, and no other checkpoint.
-// options.stop ends it early, which is noted. `add_hooks`, unless null, gets
-// each of the two trainings. Throws Error that says in which stage.
-void FastDevRun(const TrainerSpec& spec, const RunContext& run,
-                const TrainingOptions& options,
-                const std::function<void(Trainer&)>& add_hooks = nullptr);
+// options.stop ends it early, which is noted; its reason is returned, else "".
+// Several workers (SessionOptions::collective) each call it: they train and
+// evaluate together, and rank 0, whose folder it is, does the rest.
+// `add_hooks`, unless null, gets each of the two trainings. Throws Error that
+// says in which stage.
+std::string FastDevRun(
+    const TrainerSpec& spec, const RunContext& run,
+    const TrainingOptions& options,
+    const std::function<void(Trainer&)>& add_hooks = nullptr);
 
 }  // namespace sluice
 

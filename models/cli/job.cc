@@ -219,6 +219,11 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   if (!info->servers.empty()) job.servers = ReachServers(flags, *info);
   job.ends_servers = info->ends_servers;
   const bool elastic = info->roster_fd >= 0;
+  if (elastic && !flags.may_change) {
+    throw Error(Code::kInvalidArgument,
+                "elastic jobs are for train alone, without its trials: here "
+                "no process may come or go; give sluicerun -n");
+  }
   if (elastic) job.most = info->size;
   if (elastic && flags.strategy == "none") {
     throw Error(Code::kInvalidArgument,
@@ -260,13 +265,12 @@ int Job::nodes() const {
   return CeilDiv(workers->size(), local_size);
 }
 
-void RequireAlone() {
+void RequireAlone(std::string_view what) {
   const auto info = dist::ReadLaunchInfo().ValueOrThrow();
   if (!info || (info->size == 1 && info->servers.empty())) return;
   throw Error(
       Code::kFailedPrecondition,
-      fmt::format("this command is for one process, {} were started; "
-                  "train is for several",
+      fmt::format("{} is for one process, {} were started", what,
                   static_cast<size_t>(info->size) + info->servers.size()));
 }
 

@@ -1,4 +1,5 @@
-// The job: the processes that train with this one. Internal to models/cli.
+// The job: the processes that train, or evaluate, with this one. Internal to
+// models/cli.
 #ifndef SLUICE_MODELS_CLI_JOB_H_
 #define SLUICE_MODELS_CLI_JOB_H_
 
@@ -40,6 +41,8 @@ struct JobFlags {
   // auto, ring, halving-doubling, hierarchical.
   std::string overlap = "auto";
   std::string all_reduce = "auto";
+  // Whether processes may come and go meanwhile, as an elastic job's do.
+  bool may_change = true;
   // Whether all_reduce auto must not choose by hosts, which would change bits.
   bool deterministic = false;
   // Examples of a step in each process; 0: RunContext::batch_size is the job's.
@@ -101,17 +104,17 @@ inline std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-// Joins the job, for training. Waits for the other processes. Throws Error, and
-// does so if several processes would each train alone in one folder, `log_dir`.
+// Joins the job. Waits for the other processes. Throws Error, and does so if
+// several processes would each train alone in one folder, `log_dir`.
 Job JoinJob(const JobFlags& flags, const std::string& log_dir);
 // With --transport nccl: lets the steps of several processes meet on their
 // GPUs, of which `device` is this process's (dist/nccl/nccl_group.h). Waits for
 // the others. Throws Error for a job that NCCL cannot serve.
 void MeetOnGpus(const JobFlags& flags, const std::string& device,
                 bool virtual_workers, Job* job);
-// Throws Error where a launcher has started several processes, for a command
-// that is for one.
-void RequireAlone();
+// Throws Error where a launcher has started several processes for `what`, which
+// is for one.
+void RequireAlone(std::string_view what);
 // Tells the other processes that this one has failed.
 void TellFailure(const Job& job, std::string_view message);
 // TrainingServers::lead of --consistency. Throws Error for what is none.

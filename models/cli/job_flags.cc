@@ -127,7 +127,31 @@ std::string WrongWithStages(const CommandLine& line) {
 
 }  // namespace
 
-void AddJobFlags(CLI::App* sub, CommandLine& line, GivenFlags& given) {
+void AddGroupFlags(CLI::App* sub, CommandLine& line) {
+  sub->add_option("--peer-timeout", line.job.peer_timeout,
+                  "Seconds after which a process that shows no sign of life is "
+                  "given up, and the job with it")
+      ->check(Between(0.001, 1e6))
+      ->capture_default_str();
+  sub->add_option("--join-timeout", line.job.join_timeout,
+                  "Seconds that the first processes wait for the last at the "
+                  "start")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 1e6));
+  sub->add_flag("--allow-plaintext", line.job.allow_plaintext,
+                "Talk to other hosts without encryption where there are no "
+                "credentials");
+  sub->add_option("--transport", line.job.transport,
+                  "What processes exchange goes through from one to the next: "
+                  "auto, memory that processes of one host share, TCP "
+                  "elsewhere; tcp; shared, an error where it cannot be; mpi, "
+                  "for processes that mpirun or srun starts; nccl, from GPU to "
+                  "GPU, for --device /gpu, each of one process")
+      ->check(CLI::IsMember({"auto", "tcp", "shared", "mpi", "nccl"}))
+      ->capture_default_str();
+}
+
+void AddStepFlags(CLI::App* sub, CommandLine& line, GivenFlags& given) {
   sub->add_option(
          "--strategy", line.job.strategy,
          "How the processes that a launcher started train: ring, one "
@@ -152,52 +176,12 @@ void AddJobFlags(CLI::App* sub, CommandLine& line, GivenFlags& given) {
                   "GPUs, else cpu). Of --strategy ps: what servers have them "
                   "on, and update with, gpu of each its own (default: cpu)")
       ->check(CLI::IsMember({"cpu", "gpu", "host"}));
-  sub->add_option(
-      "--consistency", line.job.consistency,
-      "Of --strategy ps: sync, all processes do each step together, of "
-      "--batch-size examples; async, each updates with as many of its own "
-      "when it has them; ssp:S, the same, but none begins a step when it is "
-      "more than S ahead of the slowest (default: sync)");
-  sub->add_option("--backup-workers", line.job.backup_workers,
-                  "Of --consistency sync: a step goes on without the last so "
-                  "many processes, whose gradients of it are dropped when they "
-                  "come; it is then of the examples of the others (default: "
-                  "none, gradients are reduced among the processes)")
-      ->check(Between(0, kMostVirtualWorkers - 1));
-  sub->add_option("--peer-timeout", line.job.peer_timeout,
-                  "Seconds after which a process that shows no sign of life is "
-                  "given up, and the training with it")
-      ->check(Between(0.001, 1e6))
-      ->capture_default_str();
-  sub->add_option("--join-timeout", line.job.join_timeout,
-                  "Seconds that the first processes wait for the last at the "
-                  "start")
-      ->capture_default_str()
-      ->check(CLI::Range(0.1, 1e6));
-  sub->add_flag("--allow-plaintext", line.job.allow_plaintext,
-                "Talk to other hosts without encryption where there are no "
-                "credentials");
-  sub->add_option("--transport", line.job.transport,
-                  "What gradients go through from a process to the next: "
-                  "auto, memory that processes of one host share, TCP "
-                  "elsewhere; tcp; shared, an error where it cannot be; mpi, "
-                  "for processes that mpirun or srun starts; nccl, from GPU to "
-                  "GPU, for --device /gpu, each of one process")
-      ->check(CLI::IsMember({"auto", "tcp", "shared", "mpi", "nccl"}))
-      ->capture_default_str();
+  AddGroupFlags(sub, line);
   sub->add_option("--batch-size-per-worker", line.job.batch_size_per_worker,
                   "Examples of a step in each process, or mirrored device, in "
                   "place of --batch-size, which is that of all together")
       ->check(Between(1, kLargest / 4096))
       ->excludes("--batch-size");
-  sub->add_option_function<std::string>(
-         "--scale-learning-rate",
-         [&job = line.job](const std::string& how) {
-           job.scale_learning_rate = how == "linear";
-         },
-         "linear: the learning rate times the number of processes, or mirrored "
-         "devices (default: none)")
-      ->check(CLI::IsMember({"none", "linear"}));
   CLI::Option* const sync =
       sub->add_flag("--sync-batch-norm", line.job.sync_batch_norm,
                     "Batch normalisation by the batches of all processes "
@@ -248,6 +232,30 @@ void AddJobFlags(CLI::App* sub, CommandLine& line, GivenFlags& given) {
       ->check(
           CLI::IsMember({"auto", "ring", "halving-doubling", "hierarchical"}))
       ->capture_default_str();
+}
+
+void AddJobFlags(CLI::App* sub, CommandLine& line, GivenFlags& given) {
+  AddStepFlags(sub, line, given);
+  sub->add_option(
+      "--consistency", line.job.consistency,
+      "Of --strategy ps: sync, all processes do each step together, of "
+      "--batch-size examples; async, each updates with as many of its own "
+      "when it has them; ssp:S, the same, but none begins a step when it is "
+      "more than S ahead of the slowest (default: sync)");
+  sub->add_option("--backup-workers", line.job.backup_workers,
+                  "Of --consistency sync: a step goes on without the last so "
+                  "many processes, whose gradients of it are dropped when they "
+                  "come; it is then of the examples of the others (default: "
+                  "none, gradients are reduced among the processes)")
+      ->check(Between(0, kMostVirtualWorkers - 1));
+  sub->add_option_function<std::string>(
+         "--scale-learning-rate",
+         [&job = line.job](const std::string& how) {
+           job.scale_learning_rate = how == "linear";
+         },
+         "linear: the learning rate times the number of processes, or mirrored "
+         "devices (default: none)")
+      ->check(CLI::IsMember({"none", "linear"}));
 }
 
 std::string WrongJobFlags(const CommandLine& line, const GivenFlags& given) {

@@ -10,7 +10,11 @@
 
 namespace sluice {
 
-// As AddCommands does, to the command that trains.
+// As AddCommands does: to a command that several processes do together, how
+// they meet; to one that does training steps also how they share these out; and
+// to the one that trains all of it.
+void AddGroupFlags(CLI::App* sub, CommandLine& line);
+void AddStepFlags(CLI::App* sub, CommandLine& line, GivenFlags& given);
 void AddJobFlags(CLI::App* sub, CommandLine& line, GivenFlags& given);
 
 // What is wrong with them together; empty: nothing.

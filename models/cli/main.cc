@@ -17,9 +17,11 @@
 #include "engine/standard_streams.h"
 #include "engine/threads.h"
 #include "io/remote/register.h"
+#include "models/cli/benchmark.h"
 #include "models/cli/command_line.h"
 #include "models/cli/commands.h"
 #include "models/cli/console.h"
+#include "models/cli/event_names.h"
 #include "models/cli/interrupt.h"
 #include "models/cli/job.h"
 #include "models/train/workers/workers.h"
@@ -144,29 +146,50 @@ void SettleWithJob(CommandLine* line, Job* job) {
         DeviceName{.type = DeviceType::kCuda, .index = job->local_rank}
             .ToString()};
   }
-  if (line->command == CommandLine::Command::kTrain &&
-      line->job.transport == "nccl") {
+  if (line->job.transport == "nccl") {
     MeetOnGpus(line->job, line->training.session.devices[0],
                line->training.virtual_workers > 0, job);
   }
 }
 
-int TrainInJob(const TrainerSpec& spec, CommandLine line, const Job& job) {
-  line.training.session.collective = job.workers;
-  line.training.servers = job.servers;
-  line.training.most_workers = job.most;
-  line.nodes = [&job] { return job.nodes(); };
-  line.record.job = dist::JobName();
+void TellOfJob(const Job& job, CommandLine* line) {
+  line->training.session.collective = job.workers;
+  line->training.servers = job.servers;
+  line->training.most_workers = job.most;
+  line->nodes = [&job] { return job.nodes(); };
+  line->record.job = dist::JobName();
   // Of an elastic job any process may lead later on.
-  if (line.training.restart && (job.leads() || IsElastic(job)) &&
-      IsTrainingOf(line.record.job, line.training.log_dir)) {
-    line.training.restart = false;
+  if (line->command == CommandLine::Command::kTrain && line->training.restart &&
+      (job.leads() || IsElastic(job)) &&
+      IsTrainingOf(line->record.job, line->training.log_dir)) {
+    line->training.restart = false;
     console::Note("this job has begun anew before, and goes on (" +
                   std::string(dist::kJobName) + ")");
   }
+}
+
+int RunCommand(const TrainerSpec& spec, const CommandLine& line) {
+  switch (line.command) {
+    case CommandLine::Command::kTrain:
+      return commands::Train(spec, line);
+    case CommandLine::Command::kEval:
+      return line.follow ? commands::Follow(spec, line)
+                         : commands::Evaluate(spec, line);
+    case CommandLine::Command::kPredict:
+      return commands::Predict(spec, line);
+    case CommandLine::Command::kExport:
+      return commands::Export(spec, line);
+    case CommandLine::Command::kBench:
+      return commands::Bench(spec, line);
+  }
+  return 1;
+}
+
+int RunInJob(const TrainerSpec& spec, CommandLine line, const Job& job) {
+  TellOfJob(job, &line);
   int code = 0;
   try {
-    code = commands::Train(spec, line);
+    code = RunCommand(spec, line);
   } catch (const std::exception& error) {
     TellFailure(job, error.what());
     // Others have ended for the same reason, which the launcher knows.
@@ -182,21 +205,30 @@ int TrainInJob(const TrainerSpec& spec, CommandLine line, const Job& job) {
   return code;
 }
 
-int RunCommand(const TrainerSpec& spec, CommandLine line, const Job& job) {
+// What of it is for one process; empty: several do it together.
+std::string ForOneProcess(const CommandLine& line) {
   switch (line.command) {
     case CommandLine::Command::kTrain:
-      return TrainInJob(spec, std::move(line), job);
+      return "";
     case CommandLine::Command::kEval:
-      return line.follow ? commands::Follow(spec, line)
-                         : commands::Evaluate(spec, line);
+      if (!line.report.empty()) return "eval --report";
+      return line.follow ? "eval --follow" : "";
     case CommandLine::Command::kPredict:
-      return commands::Predict(spec, line);
+      return "predict";
     case CommandLine::Command::kExport:
-      return commands::Export(spec, line);
+      return "export";
     case CommandLine::Command::kBench:
-      return commands::Bench(spec, line);
+      if (IsPlanOnly(line.training.session)) return "bench --device /null:0";
+      return line.benchmark.inference ? "bench --inference" : "";
   }
-  return 1;
+  return "";
+}
+
+Job JoinFor(const CommandLine& line) {
+  const std::string alone = ForOneProcess(line);
+  if (alone.empty()) return JoinJob(line.job, line.training.log_dir);
+  RequireAlone(alone);
+  return {};
 }
 
 int Run(const TrainerSpec& spec, CommandLine line) {
@@ -205,11 +237,12 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   line.training.reporter = &reporter;
   line.training.stop = &interrupted;
   const bool trains = line.command == CommandLine::Command::kTrain;
-  if (!trains) RequireAlone();
+  line.job.may_change = trains && !line.fast_dev_run && !line.find_rate;
   // Of servers and evaluators, too.
   if (trains) IgnoreClosedPipes();
-  Job job = trains ? JoinJob(line.job, line.training.log_dir) : Job();
-  if (job.evaluates) MakeEvaluator(&line);
+  Job job = JoinFor(line);
+  if (!trains && job.workers != nullptr) IgnoreClosedPipes();
+  if (job.evaluates && trains) MakeEvaluator(&line);
   if (job.server != nullptr) {
     SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
     return Serve(job);
@@ -221,7 +254,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   line.run.input_threads = ThreadsForInput(line, job);
   if (line.run.input_bytes == 0) line.run.input_bytes = DefaultInputBytes(job);
   NoteInterrupts(OnSignal(line, job));
-  return RunCommand(spec, std::move(line), job);
+  return RunInJob(spec, std::move(line), job);
 }
 
 }  // namespace
@@ -241,7 +274,7 @@ int Main(int argc, const char* const* argv, const TrainerSpec& spec) {
     RegisterRemoteFiles();
     const ParsedCommandLine parsed = ParseCommandLine(argc, argv, spec);
     if (parsed.exit_code) return *parsed.exit_code;
-    const int code = Run(spec, parsed.line);
+    const int code = Run(WithCheckedNames(spec), parsed.line);
     // A reader that has gone has had what it wanted.
     const int unprinted = console::OutputError();
     if (unprinted == 0 || unprinted == EPIPE || code != 0) return code;

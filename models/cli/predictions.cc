@@ -9,6 +9,7 @@
 #include "engine/text/json.h"
 #include "io/files/csv.h"
 #include "models/cli/console.h"
+#include "models/cli/event_names.h"
 #include "models/train/run/inference.h"
 
 namespace sluice {
@@ -49,10 +50,12 @@ std::vector<int64_t> Largest(const Tensor& values, int64_t count) {
 }
 
 // "probabilities 7 (0.998)": the largest element and where it is; of nothing
-// but NaN "probabilities nan"; of one element alone "class 12346".
+// but NaN "probabilities nan"; of one element alone "class 12346"; of none
+// "boxes []".
 std::string LargestOf(const std::string& name, const Tensor& tensor,
                       int64_t row) {
   const Tensor values = tensor.Rows(row, row + 1);
+  if (values.elements() == 0) return name + " []";
   const int64_t best = Largest(values, 1)[0];
   if (!IsFloating(values.dtype())) {
     const int64_t whole = values.IntAt(best);
@@ -102,6 +105,11 @@ std::string PredictionPrinter::Source() const {
 }
 
 bool PredictionPrinter::Print(const Example& exports) {
+  if (options_.json && options_.files.empty()) {
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : exports) names.push_back(name);
+    CheckExportNames(names);
+  }
   for (int64_t row = 0; row < RowsOf(exports); ++row) {
     PrintBad();
     if (Enough()) return false;

@@ -29,7 +29,9 @@ class PredictionPrinter {
   explicit PredictionPrinter(PredictionOptions options);
 
   // The exports of a batch, and the bad examples before and within it. False
-  // when enough examples are printed.
+  // when enough examples are printed. As JSON, where all exports are printed,
+  // throws Error(kInvalidArgument) for names that CheckExportNames refuses: an
+  // exported model may be of another program.
   bool Print(const Example& exports);
   // The bad ones among the next examples, up to the next good one; after the
   // last batch, those that are left.

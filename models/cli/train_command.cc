@@ -19,30 +19,6 @@
 namespace sluice::commands {
 namespace {
 
-Workers WorkersOf(const CommandLine& line) {
-  return Workers(line.training.session.collective.get());
-}
-
-// Whether this is the process that speaks.
-bool Leads(const CommandLine& line) {
-  return WorkersOf(line).leads();
-}
-
-// What one process tries must be asked of one.
-void CheckForOne(const CommandLine& line) {
-  const bool served = line.training.servers.any();
-  if (!WorkersOf(line).several() && !served) return;
-  for (const auto& [flag, given] :
-       {std::pair("--find-rate", line.find_rate.has_value()),
-        std::pair("--fast-dev-run", line.fast_dev_run)}) {
-    if (!given) continue;
-    throw Error(Code::kInvalidArgument,
-                fmt::format("{} is for one process, {} were started{}", flag,
-                            WorkersOf(line).size(),
-                            served ? ", and parameter servers" : ""));
-  }
-}
-
 // For an optimizer whose rate another takes the place of, what that rate would
 // have to know: it must not be an error that nobody does.
 RunContext WithSomeEpochs(RunContext run) {
@@ -140,11 +116,18 @@ RateCurve Given(RateCurve curve, double scale) {
 
 // Raises the learning rate and says where the loss fell fastest.
 int SearchRate(const TrainerSpec& spec, const CommandLine& line) {
+  if (line.training.servers.any()) {
+    throw Error(Code::kInvalidArgument,
+                "--find-rate is for processes without parameter servers");
+  }
   const std::string& path = *line.find_rate;
-  CheckPage("--find-rate", path);
+  if (Leads(line)) CheckPage("--find-rate", path);
   const RateCurve curve = Given(FindRate(spec, line.run, line.training),
                                 line.optimizing.rate_scale);
-  if (InterruptSignal() != 0) return 128 + InterruptSignal();
+  if (!curve.interrupted.empty()) {
+    return 128 + InterruptNamed(curve.interrupted);
+  }
+  if (!Leads(line)) return 0;
   if (line.json) {
     Json result = {{"event", "find_rate"},
                    {"steps", curve.rates.size()},
@@ -188,10 +171,11 @@ void AddJudges(const CommandLine& line, Trainer& trainer) {
 }
 
 int Rehearse(const TrainerSpec& spec, const CommandLine& line) {
-  FastDevRun(spec, line.run, line.training,
-             [&](Trainer& trainer) { AddJudges(line, trainer); });
-  if (InterruptSignal() != 0) return 128 + InterruptSignal();
-  if (line.json) {
+  const std::string interrupted =
+      FastDevRun(spec, line.run, line.training,
+                 [&](Trainer& trainer) { AddJudges(line, trainer); });
+  if (!interrupted.empty()) return 128 + InterruptNamed(interrupted);
+  if (line.json && Leads(line)) {
     console::Print(Json{{"event", "fast_dev_run"}, {"ok", true}}.Text());
   }
   return 0;
@@ -266,7 +250,6 @@ void AddReports(const TrainerSpec& spec, const CommandLine& line,
 
 int Train(const TrainerSpec& given, const CommandLine& line) {
   const TrainingOptions& options = line.training;
-  CheckForOne(line);
   TrainerSpec spec = WithFlags(given, line);
   if (line.overfit_batches > 0) {
     spec = OverfitBatches(spec, line.overfit_batches);

@@ -13,6 +13,7 @@
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
 #include "graph/text/text.h"
+#include "models/train/run/check_model.h"
 #include "models/train/values/variable_values.h"
 
 namespace sluice {
@@ -240,6 +241,10 @@ std::unique_ptr<ExportedModel> LoadExported(const std::string& directory,
       ParseGraph(FileSystem::Default().Read(graph_path).ValueOrThrow());
   ThrowIfError(graph.status().WithContext(graph_path));
   model->graph_ = *std::move(graph);
+  // "line 3" is one of that file, not of the caller's program.
+  for (const auto& node : model->graph_->nodes()) {
+    node->set_location(fmt::format("{}, {}", graph_path, node->location()));
+  }
   for (const auto& [name, input] :
        LookUp(manifest, "inputs", *model->graph_, path)) {
     model->inputs_[name] = input.type();
@@ -274,7 +279,11 @@ Example ExportedModel::Predict(const Example& batch) {
   const std::vector<Tensor> values = session_->Run(feeds, fetches_);
   Example outputs;
   i = 0;
-  for (const auto& [name, type] : outputs_) outputs.Set(name, values[i++]);
+  const int64_t rows = feeds.empty() ? 0 : feeds[0].value.shape()[0];
+  for (const auto& [name, type] : outputs_) {
+    CheckExportRows(name, values[i].shape(), rows);
+    outputs.Set(name, values[i++]);
+  }
   return outputs;
 }
 

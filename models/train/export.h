@@ -54,7 +54,7 @@ class ExportedModel {
 
   // The outputs for a batch of the inputs; other tensors in it are ignored.
   // The first dimensions must agree. Throws Error naming what is missing or
-  // does not fit.
+  // does not fit, or an output that has not one row per example.
   Example Predict(const Example& batch);
 
   // The inputs and outputs by name; the first dimension is kUnknown.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "graph/ops/elementwise.h"
+#include "models/train/hooks/hooks.h"
 
 namespace sluice {
 namespace {
@@ -120,8 +121,11 @@ RateCurve FindRate(const TrainerSpec& spec, const RunContext& run,
   unsaved.log_dir.clear();
   const TrainerSpec sweeping = Sweeping(spec, sweep);
   TrainingRun training(sweeping, context, unsaved);
-  if (!options.weights.empty()) training.LoadWeights();
+  const Workers& workers = training.workers();
+  if (!options.weights.empty() && workers.leads()) training.LoadWeights();
+  BeginTogether({}, training);
 
+  const Agreement agreement(workers, options.stop);
   RateCurve curve;
   Smoothed smoothed;
   double least = std::numeric_limits<double>::infinity();
@@ -130,7 +134,7 @@ RateCurve FindRate(const TrainerSpec& spec, const RunContext& run,
   const auto train = [&]() -> std::optional<double> {
     double sum = 0;
     for (int64_t i = 0; i < batches; ++i) {
-      if (!options.StopReason().empty()) return std::nullopt;
+      if (!agreement.Reason().empty()) return std::nullopt;
       while (!training.Step(/*measure=*/false)) {
         if (!training.between_epochs()) return std::nullopt;
       }
@@ -151,6 +155,7 @@ RateCurve FindRate(const TrainerSpec& spec, const RunContext& run,
                      average - least > (kDiverged - 1) * std::abs(least);
   }
   curve.suggested = Steepest(curve);
+  curve.interrupted = agreement.agreed();
   return curve;
 }
 

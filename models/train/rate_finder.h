@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/visibility.h"
@@ -39,10 +40,14 @@ struct RateCurve {
   // loss had become more than four times its least: what would have followed
   // was left out.
   bool diverged = false;
+  // options.stop's reason, of any worker, that ended it early; empty: none did.
+  std::string interrupted;
 };
 
 // Trains the spec's model with its optimizer, from its first values or those of
-// options.weights; saves nothing. Ends early where the loss diverges, at the
+// options.weights; saves nothing. Several workers (SessionOptions::collective)
+// each call it, and get the same curve; rank 0 alone uses the weights. They may
+// not have parameter servers. Ends early where the loss diverges, at the
 // end of the input, and when options.stop says so. Throws Error:
 // kInvalidArgument for a sweep that is not of 0 < least < most, both normal
 // float32 numbers, or has fewer than two steps or no batch in one.

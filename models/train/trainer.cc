@@ -9,14 +9,13 @@
 #include <thread>
 
 #include "dist/servers/server.h"
-#include "engine/text/json.h"
-#include "engine/text/json_object.h"
 #include "graph/session/cluster.h"
 #include "graph/text/text.h"
 #include "io/files/path_kind.h"
 #include "io/files/without_query.h"
 #include "io/remote/register.h"
 #include "models/train/hooks/hooks.h"
+#include "models/train/hooks/keep_bad_examples.h"
 #include "models/train/hooks/save_checkpoints.h"
 #include "models/train/hooks/summaries.h"
 #include "models/train/run/evaluation_times.h"
@@ -110,33 +109,6 @@ class KeepEvaluated : public Hook {
   }
 };
 
-// The bad examples that may be passed over are the whole training's: one that
-// is resumed does not begin to count anew.
-class KeepBadExamples : public Hook {
- public:
-  explicit KeepBadExamples(std::shared_ptr<BadExamples> bad)
-      : bad_(std::move(bad)) {}
-  std::string StateName() const override { return "bad_examples"; }
-  std::string SaveState() const override {
-    // A checkpoint's header has room for so many bytes of JSON.
-    constexpr size_t kMost = size_t{16} << 20;
-    std::vector<std::string> messages = bad_->messages();
-    size_t bytes = 0, kept = 0;
-    for (; kept < messages.size(); ++kept) {
-      bytes += Json(messages[kept]).LenientText().size() + 1;
-      if (bytes > kMost) break;
-    }
-    messages.resize(kept);
-    return Json(messages).LenientText();
-  }
-  void RestoreState(const std::string& state) override {
-    bad_->Know(ParseJsonStrings(state).ValueOrThrow());
-  }
-
- private:
-  const std::shared_ptr<BadExamples> bad_;
-};
-
 }  // namespace
 
 Trainer::Trainer(TrainerSpec spec, RunContext run, TrainingOptions options)
@@ -158,7 +130,7 @@ Trainer::Trainer(TrainerSpec spec, RunContext run, TrainingOptions options)
   }
   options_.servers.reporter = reporter_;
   if (run_.bad_examples != nullptr && run_.bad_examples->limit() > 0) {
-    AddHook(std::make_unique<KeepBadExamples>(run_.bad_examples));
+    AddHook(std::make_unique<KeepBadExamples>(run_.bad_examples, spec_, run_));
   }
   TakePlace();
 }
@@ -171,6 +143,10 @@ void Trainer::TakePlace() {
 }
 
 void Trainer::AddHook(std::unique_ptr<Hook> hook) {
+  if (hook == nullptr) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{}: AddHook got no hook", spec_.name));
+  }
   hooks_.push_back(std::move(hook));
 }
 
@@ -249,25 +225,6 @@ std::vector<Hook*> Trainer::AddedHooks() const {
   return added;
 }
 
-void Trainer::BeginTogether(TrainingRun& run) {
-  const Workers& workers = run.workers();
-  if (!workers.several()) return;
-  const std::vector<Hook*> hooks = AddedHooks();
-  run.HandOutParts();
-  run.GatherSnapshot();
-  run.RenewSnapshot();
-  Checkpoint checkpoint;
-  if (run.owns_variables()) checkpoint = *run.snapshot();
-  if (options_.servers.any()) checkpoint.tensors.clear();  // they are there
-  SaveHooks({hooks.begin(), hooks.end()}, &checkpoint.state);
-  if (run.evaluated()) checkpoint.state.metric = 0;  // whatever it was
-  run.TakeFromFirst(&checkpoint);
-  if (workers.leads()) return;
-  const std::string source = workers.Name(0);
-  run.Restore(checkpoint, checkpoint.state.step > 0 ? source : "");
-  RestoreHooks(hooks, checkpoint.state, source);
-}
-
 TrainingResult Trainer::Train() {
   const auto begin = std::chrono::steady_clock::now();
   again_ = false;
@@ -314,7 +271,7 @@ TrainingResult Trainer::TrainOnce() {
   TrainingRun run(spec_, context, options_);
   Begin(run, saved);
   CountEarlierEvaluations(run);
-  BeginTogether(run);
+  BeginTogether(AddedHooks(), run);
   NoteWhatWillBeLeftOver(run);
   NoteEvaluations(run);
   NoteFewExamples(run);

@@ -43,7 +43,7 @@ class Trainer {
   Trainer(TrainerSpec spec, RunContext run, TrainingOptions options);
 
   // Adds a hook for Train. Hooks are called in the order added, after the NaN
-  // stop and the summaries and before checkpoints are saved.
+  // stop and the summaries and before checkpoints are saved. Must not be null.
   void AddHook(std::unique_ptr<Hook> hook);
 
   // Trains run.epochs epochs in all, or run.steps steps: resumes from
@@ -55,13 +55,20 @@ class Trainer {
   // workers that are left go on, whichever are gone.
   TrainingResult Train();
 
-  // The calls from here on are for one worker alone.
-  //
   // Evaluate and Predict use options.weights, or else the checkpoint in
   // options.log_dir that options.checkpoint chooses. The step is 0 for weights.
-  // `each`, unless null, gets the batches and the model's exports for them.
-  // nullopt: `each` or options.stop cut it short.
+  //
+  // Several workers each call Evaluate, as they do Train: they have the
+  // variables from rank 0, share out every batch, and all get the same figures,
+  // which are those of one worker to rounding. `each`, for one worker alone,
+  // gets the batches and the model's exports for them. nullopt: `each` or
+  // options.stop cut it short, for all workers.
   std::optional<Evaluation> Evaluate(const OnBatch& each = nullptr);
+  // The reason of options.stop, of any worker, that cut the last Evaluate
+  // short; empty: none did.
+  const std::string& interrupted() const { return interrupted_; }
+
+  // The calls from here on are for one worker alone, or for rank 0.
   void Predict(const OnBatch& fn);
   // `run` with class_names and trained_on from the checkpoint; unchanged for
   // weights. The next of these calls uses the same checkpoint, whatever has
@@ -98,8 +105,6 @@ class Trainer {
   Error WithLastCheckpoint(const Error& error) const;
   // Sets the state to begin with: a checkpoint's, the given weights or none.
   void Begin(TrainingRun& run, const std::optional<CheckpointManager>& saved);
-  // Gives all workers the state that rank 0 begins with.
-  void BeginTogether(TrainingRun& run);
   // Of rank 0, once the training can begin.
   void BeginFolder(const TrainingRun& run, CheckpointManager& saved);
   // The others of an elastic job have begun, too.
@@ -118,7 +123,11 @@ class Trainer {
     int64_t step = 0;
     std::string checkpoint;  // its path; "": weights
   };
-  TrainedModel Trained(Mode mode, const SessionOptions& session);
+  // `workers` are those that call it, of session.collective. Waits.
+  TrainedModel Trained(Mode mode, const SessionOptions& session,
+                       const Workers& workers);
+  // For prediction, by this worker.
+  TrainedModel TrainedAlone(const SessionOptions& session);
   // The checkpoint that options.checkpoint chooses, read once; nullopt with
   // options.weights.
   std::optional<ChosenCheckpoint> Chosen();
@@ -131,6 +140,7 @@ class Trainer {
   Reporter* reporter_;
   std::vector<std::unique_ptr<Hook>> hooks_;
   std::optional<ChosenCheckpoint> told_of_;  // until it is used
+  std::string interrupted_;
   // Grows with each run that begins, also in later processes, since servers may
   // outlive them. Rank 0's counts for all.
   int64_t era_;

@@ -65,38 +65,56 @@ inline Allowance AllowanceFor(const KernelSpec& spec,
           .each = OpTable::Global().Get(spec.op).elementwise};
 }
 
-// A probe without elements somewhere, with the results of the CPU's reference.
-struct EmptiedCase {
+// Another case than the probe itself, with the results of the CPU's reference.
+struct OtherCase {
   std::string what;
   ProbeCase c;
   KernelSpec spec;
   std::vector<Tensor> wanted;
 };
 
-// Those of Resized(op, probe, 0) that the op and its reference take: an index
-// may have nothing left to point at.
-inline std::vector<EmptiedCase> EmptiedCases(const OpDef& op,
-                                             const Probe& probe,
-                                             const TypeBinding& binding) {
-  std::vector<EmptiedCase> cases;
-  for (const auto& [what, emptied] : Resized(op, probe, 0)) {
-    EmptiedCase made{what};
-    try {
-      made.c = MakeProbeCase(op, emptied, binding);
-    } catch (const Error&) {
-      continue;
-    }
-    made.spec = SpecOf(*made.c.node, /*deterministic=*/false);
-    const auto kernels =
-        KernelTable::Global().FindAll(made.spec, DeviceType::kCpu);
-    if (kernels.empty()) continue;
-    const KernelPtr reference = kernels.back()->make(made.spec).ValueOrThrow();
-    const GuardedRunResult run = GuardedRun(
-        *reference, made.spec, made.c.values, made.c.node->mutates());
-    if (run.refused) continue;
-    made.wanted = run.tensors;
-    cases.push_back(std::move(made));
+// Adds what make() returns, unless the op or its reference refuses it.
+template <typename Make>
+void AddCase(std::string what, Make make, std::vector<OtherCase>* cases) {
+  OtherCase made{std::move(what)};
+  try {
+    made.c = make();
+  } catch (const Error&) {
+    return;
   }
+  made.spec = SpecOf(*made.c.node, /*deterministic=*/false);
+  const auto kernels =
+      KernelTable::Global().FindAll(made.spec, DeviceType::kCpu);
+  if (kernels.empty()) return;
+  const KernelPtr reference = kernels.back()->make(made.spec).ValueOrThrow();
+  const GuardedRunResult run =
+      GuardedRun(*reference, made.spec, made.c.values, made.c.node->mutates());
+  if (run.refused) return;
+  made.wanted = run.tensors;
+  cases->push_back(std::move(made));
+}
+
+// The probe without elements somewhere, as Resized(op, probe, 0): an index may
+// have nothing left to point at, which is refused.
+inline std::vector<OtherCase> EmptiedCases(const OpDef& op, const Probe& probe,
+                                           const TypeBinding& binding) {
+  std::vector<OtherCase> cases;
+  for (const auto& [what, emptied] : Resized(op, probe, 0)) {
+    AddCase(
+        what, [&, &e = emptied] { return MakeProbeCase(op, e, binding); },
+        &cases);
+  }
+  return cases;
+}
+
+// The probe with more operands than a launch on a GPU takes, if the op takes
+// any number.
+inline std::vector<OtherCase> ManyCases(const OpDef& op, const Probe& probe,
+                                        const TypeBinding& binding) {
+  std::vector<OtherCase> cases;
+  if (VariadicInput(op) < 0) return cases;
+  AddCase(
+      "many", [&] { return MakeManyCase(op, probe, binding, 260); }, &cases);
   return cases;
 }
 

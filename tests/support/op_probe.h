@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -123,36 +124,33 @@ struct ProbeCase {
 // Operands with `values` are constants, since they may give shapes; those that
 // the op updates are variables, others placeholders. What is too large to fill
 // is a placeholder, too, and its value empty. Throws Error if the op refuses
-// the probe.
-inline ProbeCase MakeProbeCase(const OpDef& op, const Probe& probe,
-                               const TypeBinding& binding,
-                               bool swap_operands = false,
-                               Reshaping reshape = nullptr) {
+// them.
+inline ProbeCase MakeCase(const OpDef& op, std::span<const ProbeInput> inputs,
+                          const Attributes& attrs, const TypeBinding& binding,
+                          bool swap_operands = false,
+                          Reshaping reshape = nullptr) {
   ProbeCase c;
   c.graph = std::make_unique<Graph>();
   std::mt19937_64 random(std::hash<std::string>()(op.name));
-  NodeRequest request{op.name, {}, {}, {}};
-  for (const AttrSetting& attr : probe.attrs) {
-    request.attrs.Set(attr.name, attr.value.ToValue());
-  }
+  NodeRequest request{op.name, {}, attrs, {}};
   for (const AttrDef& attr : op.attrs) {  // "T" may be a dtype attribute too
     if (binding.contains(attr.name) && !request.attrs.Has(attr.name)) {
       request.attrs.Set(attr.name, binding.at(attr.name));
     }
   }
+  const int count = static_cast<int>(inputs.size());
   // A length that is tried for what it does may be any.
-  const bool wrong_length =
-      op.mutates_attr != nullptr &&
-      (request.attrs.Int(op.mutates_attr) < 1 ||
-       request.attrs.Int(op.mutates_attr) > probe.inputs.size());
+  const bool wrong_length = op.mutates_attr != nullptr &&
+                            (request.attrs.Int(op.mutates_attr) < 1 ||
+                             request.attrs.Int(op.mutates_attr) > count);
   const int mutated = wrong_length ? 0 : op.Mutates(request.attrs);
   int rank = 0;
-  for (const ProbeInput& input : probe.inputs) {
+  for (const ProbeInput& input : inputs) {
     rank = std::max(rank, input.shape.size());
   }
-  for (int i = 0; i < probe.inputs.size(); ++i) {
-    const ProbeInput& input = probe.inputs[i];
-    const ArgDef& arg = op.InputArg(i, probe.inputs.size());
+  for (int i = 0; i < count; ++i) {
+    const ProbeInput& input = inputs[i];
+    const ArgDef& arg = op.InputArg(i, count);
     DType dtype;
     if (binding.contains(arg.type)) {
       dtype = binding.at(arg.type);
@@ -193,6 +191,55 @@ inline ProbeCase MakeProbeCase(const OpDef& op, const Probe& probe,
   }
   c.node = &c.graph->Add(std::move(request));
   return c;
+}
+
+inline Attributes AttributesOf(const Probe& probe) {
+  Attributes attrs;
+  for (const AttrSetting& attr : probe.attrs) {
+    attrs.Set(attr.name, attr.value.ToValue());
+  }
+  return attrs;
+}
+
+inline ProbeCase MakeProbeCase(const OpDef& op, const Probe& probe,
+                               const TypeBinding& binding,
+                               bool swap_operands = false,
+                               Reshaping reshape = nullptr) {
+  return MakeCase(op, {probe.inputs.begin(), probe.inputs.end()},
+                  AttributesOf(probe), binding, swap_operands, reshape);
+}
+
+// Which input takes any number of operands, or -1.
+inline int VariadicInput(const OpDef& op) {
+  for (int i = 0; i < op.inputs.size(); ++i) {
+    if (op.inputs[i].variadic) return i;
+  }
+  return -1;
+}
+
+// The probe with `count` operands where the op takes any number, those that it
+// has again and again: of each kind so many, as of variables and gradients.
+// Throws Error if the op refuses them.
+inline ProbeCase MakeManyCase(const OpDef& op, const Probe& probe,
+                              const TypeBinding& binding, int count) {
+  Attributes attrs = AttributesOf(probe);
+  const int first = VariadicInput(op);
+  const int any = probe.inputs.size() - (op.inputs.size() - 1);
+  int each = any;  // of a kind
+  if (op.mutates_attr != nullptr) {
+    each = static_cast<int>(attrs.Int(op.mutates_attr));
+    attrs.Set(op.mutates_attr, int64_t{count});
+  }
+  std::vector<ProbeInput> inputs(probe.inputs.begin(),
+                                 probe.inputs.begin() + first);
+  for (int kind = 0; kind < any / each; ++kind) {
+    for (int i = 0; i < count; ++i) {
+      inputs.push_back(probe.inputs[first + kind * each + i % each]);
+    }
+  }
+  inputs.insert(inputs.end(), probe.inputs.begin() + first + any,
+                probe.inputs.end());
+  return MakeCase(op, inputs, attrs, binding);
 }
 
 // --- Probes of other sizes ---------------------------------------------------

@@ -213,7 +213,7 @@ class Generators {
   void AddStep(Pipeline* out) {
     Dataset& d = out->dataset;
     Values& values = out->values;
-    const int64_t step = Draw(0, random_ ? 11 : 9);
+    const int64_t step = Draw(0, random_ ? 12 : 10);
     const int64_t n = Draw(1, 6);
     out->text += " " + std::to_string(step) + "," + std::to_string(n);
     Values made;
@@ -283,6 +283,12 @@ class Generators {
         values = Interleaved(values, 1, 1);
         return;
       case 10:
+        d = d.Skip(n);
+        values.erase(values.begin(),
+                     values.begin() + std::min<int64_t>(n, static_cast<int64_t>(
+                                                               values.size())));
+        return;
+      case 11:
         d = d.Shuffle(5 * n, static_cast<uint64_t>(n));
         out->same = false;
         return;

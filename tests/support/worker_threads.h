@@ -1,4 +1,5 @@
-// Trainings by several workers, each a thread of this process.
+// Trainings, and evaluations, by several workers, each a thread of this
+// process.
 #ifndef SLUICE_TESTS_SUPPORT_WORKER_THREADS_H_
 #define SLUICE_TESTS_SUPPORT_WORKER_THREADS_H_
 
@@ -95,8 +96,11 @@ class ToldAtQuestion : public StopToken {
   mutable std::atomic<int> left_;
 };
 
-// By all of them; without a collective where there is one.
-inline std::vector<Trained> TrainWith(int workers, const Task& task) {
+// Calls `work` by all of them, with the task's options; without a collective
+// where there is one. Returns the error of each; empty: none.
+inline std::vector<std::string> InWorkers(
+    int workers, const Task& task,
+    const std::function<void(int rank, const TrainingOptions& options)>& work) {
   const dist::testing::Watchdog watchdog;
   dist::testing::Groups groups(1);
   if (workers > 1) {
@@ -104,9 +108,9 @@ inline std::vector<Trained> TrainWith(int workers, const Task& task) {
                                     {.peer_timeout = task.peer_timeout,
                                      .may_join_again = task.may_join_again});
   }
-  std::vector<Trained> trained(static_cast<size_t>(workers));
+  std::vector<std::string> errors(static_cast<size_t>(workers));
   dist::testing::InThreads(workers, [&](int rank) {
-    Trained& mine = trained[static_cast<size_t>(rank)];
+    std::string& error = errors[static_cast<size_t>(rank)];
     const std::shared_ptr<dist::Group> group =
         std::move(groups[static_cast<size_t>(rank)]);
     try {
@@ -118,18 +122,52 @@ inline std::vector<Trained> TrainWith(int workers, const Task& task) {
         peers.task.peer_timeout = task.peer_timeout;
         options.pipeline = MeetStages(*group, task.stages, peers);
       }
-      Trainer trainer(task.spec(rank), task.run, options);
-      if (task.add_hooks) task.add_hooks(trainer);
-      trainer.AddHook(std::make_unique<Watch>(rank, task.after_step, &mine));
-      mine.result = trainer.Train();
-    } catch (const Error& error) {
-      mine.error = error.what();
+      work(rank, options);
+    } catch (const Error& thrown) {
+      error = thrown.what();
       if (group != nullptr && task.tells_failure) {
-        group->Leave(Status(Code::kUnavailable, mine.error));
+        group->Leave(Status(Code::kUnavailable, error));
       }
     }
   });
+  return errors;
+}
+
+inline std::vector<Trained> TrainWith(int workers, const Task& task) {
+  std::vector<Trained> trained(static_cast<size_t>(workers));
+  const std::vector<std::string> errors =
+      InWorkers(workers, task, [&](int rank, const TrainingOptions& options) {
+        Trained& mine = trained[static_cast<size_t>(rank)];
+        Trainer trainer(task.spec(rank), task.run, options);
+        if (task.add_hooks) task.add_hooks(trainer);
+        trainer.AddHook(std::make_unique<Watch>(rank, task.after_step, &mine));
+        mine.result = trainer.Train();
+      });
+  for (size_t rank = 0; rank < errors.size(); ++rank) {
+    trained[rank].error = errors[rank];
+  }
   return trained;
+}
+
+// What one worker has of an evaluation of what was trained.
+struct Evaluated {
+  std::optional<Evaluation> evaluation;
+  std::string interrupted, error;  // empty: none
+};
+
+inline std::vector<Evaluated> EvaluateWith(int workers, const Task& task) {
+  std::vector<Evaluated> evaluated(static_cast<size_t>(workers));
+  const std::vector<std::string> errors =
+      InWorkers(workers, task, [&](int rank, const TrainingOptions& options) {
+        Evaluated& mine = evaluated[static_cast<size_t>(rank)];
+        Trainer trainer(task.spec(rank), task.run, options);
+        mine.evaluation = trainer.Evaluate();
+        mine.interrupted = trainer.interrupted();
+      });
+  for (size_t rank = 0; rank < errors.size(); ++rank) {
+    evaluated[rank].error = errors[rank];
+  }
+  return evaluated;
 }
 
 // A classifier of three classes, with metrics that have a state.

@@ -42,6 +42,25 @@ void SaveHooks(const std::vector<const Hook*>& hooks, TrainingState* state) {
   }
 }
 
+void BeginTogether(const std::vector<Hook*>& hooks, TrainingRun& run) {
+  const Workers& workers = run.workers();
+  if (!workers.several()) return;
+  run.HandOutParts();
+  run.GatherSnapshot();
+  run.RenewSnapshot();
+  Checkpoint checkpoint;
+  if (run.owns_variables()) checkpoint = *run.snapshot();
+  // They are on the servers.
+  if (run.options().servers.any()) checkpoint.tensors.clear();
+  SaveHooks({hooks.begin(), hooks.end()}, &checkpoint.state);
+  if (run.evaluated()) checkpoint.state.metric = 0;  // whatever it was
+  run.TakeFromFirst(&checkpoint);
+  if (workers.leads()) return;
+  const std::string source = workers.Name(0);
+  run.Restore(checkpoint, checkpoint.state.step > 0 ? source : "");
+  RestoreHooks(hooks, checkpoint.state, source);
+}
+
 void KeepStates(const std::vector<const Hook*>& hooks, TrainingRun& run) {
   const std::shared_ptr<const Checkpoint> snapshot = run.snapshot();
   if (snapshot == nullptr || snapshot->state.step != run.step()) return;
@@ -192,6 +211,7 @@ void NanStop::Check(TrainingRun& run) {
   if (run.loss_scale().value_or(0) > kLeastLossScale) return;
   run.MarkDiverged();
   const bool again = !run.options().servers.any();
+  constexpr char kFailed[] = "running the steps again failed";
   std::string cause =
       again ? "running the steps again gave finite values"
             : "steps on parameter servers are not run again to find out why";
@@ -200,8 +220,13 @@ void NanStop::Check(TrainingRun& run) {
       cause = "the first value that is not finite came from " + *bad;
     }
   } catch (const Error& error) {
-    if (run.workers().several()) throw;  // the others have it from this one
-    cause = fmt::format("running the steps again failed: {}", error.what());
+    // The others have it from this one, or it is one of theirs.
+    if (run.workers().several()) {
+      throw Error(error.status().WithContext(
+          fmt::format("step {}: the loss is {}; {}", bad_loss->step,
+                      bad_loss->value, kFailed)));
+    }
+    cause = fmt::format("{}: {}", kFailed, error.what());
   }
   throw Error(
       Code::kOutOfRange,

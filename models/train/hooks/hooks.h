@@ -109,6 +109,9 @@ double JudgedBy(const TrainerSpec& spec, const Evaluation& evaluation);
 void SaveHooks(const std::vector<const Hook*>& hooks, TrainingState* state);
 void RestoreHooks(const std::vector<Hook*>& hooks, const TrainingState& state,
                   const std::string& source);
+// Gives all workers the state that rank 0 begins with, the hooks' included.
+// Waits.
+void BeginTogether(const std::vector<Hook*>& hooks, TrainingRun& run);
 // Puts the hooks' states, as they are now, into the run's snapshot, if there is
 // one of its present step. To be called when all hooks have done their part of
 // that step or evaluation: whoever goes on from the snapshot then has states of

@@ -7,7 +7,9 @@
 
 #include "graph/row_pieces.h"
 #include "graph/traversal.h"
+#include "models/train/run/check_model.h"
 #include "models/train/run/leaf_steps.h"
+#include "models/train/run/scattered_variables.h"
 #include "models/train/values/weights_file.h"
 #include "models/train/workers/device_threads.h"
 
@@ -107,17 +109,19 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
   run_.batch_size = input_.batch_size();
   Scope root(graph_);
   model_ = spec.model(root, *features_, run_);
+  CheckModel(spec.name, model_, run_.mode);
   SessionOptions own = options;
   own.container.clear();  // its variables are copies, whatever the training's
   own.concurrent_runs = 1;
   if (place) place(graph_, own);
   session_ = std::make_unique<Session>(graph_, own);
+  scattered_ = ScatteredVariables::Make(graph_, workers_);
   for (size_t i = 1; devices_ != nullptr && i < devices_->size(); ++i) {
     own.devices = {devices_->name(i)};
     others_.push_back(std::make_unique<Session>(graph_, own));
   }
 
-  figures_ = {{"loss", model_.loss}};
+  if (model_.loss.valid()) figures_ = {{"loss", model_.loss}};
   figures_.insert(figures_.end(), model_.metrics.begin(), model_.metrics.end());
   workers_.RequireMergeable(figures_);
   const std::vector<Output> computed = TensorsOf(figures_);
@@ -131,16 +135,33 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
                                          OutputsOf(model_.exports));
 }
 
+Inference::~Inference() = default;
+
 void Inference::SetVariables(const std::vector<NamedTensor>& values,
                              const std::string& source) {
   const std::vector<Output> variables = graph_.Variables();
-  ThrowIfError(WriteVariables(*session_, variables,
-                              PreferAverages(values, variables),
-                              Extra::kIgnored, source));
+  std::vector<NamedTensor> chosen = PreferAverages(values, variables);
+  scattered_->TakeMine(&chosen);
+  ThrowIfError(
+      WriteVariables(*session_, variables, chosen, Extra::kIgnored, source));
 }
 
 void Inference::LoadWeights(const std::string& path) {
-  ThrowIfError(sluice::LoadWeights(*session_, graph_.Variables(), path));
+  ThrowIfError(
+      scattered_->Load(*session_, graph_.Variables(), path, {}).status());
+}
+
+void Inference::HandOut() {
+  for (const Output& variable : scattered_->others()) {
+    if (!workers_.several()) break;
+    Tensor value = workers_.leads()
+                       ? session_->Read(variable)
+                       : Tensor(variable.dtype(), variable.shape());
+    workers_.TakeFromFirst(variable.name(), value.raw(),
+                           static_cast<int64_t>(value.bytes()));
+    if (!workers_.leads()) session_->Write(variable, value);
+  }
+  scattered_->HandOut(*session_);
 }
 
 void Inference::CopyVariables(
@@ -190,12 +211,17 @@ bool Inference::EvaluateShare(BatchStep& step, const Example& share,
   if (empty) return true;
   const size_t needed = TensorsOf(figures_).size();
   figures.Add(values.first(needed), RowsOf(share));
-  return !each || each(share, ExportsOf(values.subspan(needed)));
+  return !each || each(share, ExportsOf(values.subspan(needed), RowsOf(share)));
 }
 
 std::optional<Evaluation> Inference::Evaluate(const EvaluationWatch& watch) {
   // Who ends it by that would leave the others waiting.
   SLUICE_CHECK(!watch.each || (!workers_.several() && others_.empty()));
+  if (!model_.loss.valid()) {
+    throw Error(Code::kFailedPrecondition,
+                "the model cannot be evaluated: it was made to predict, "
+                "without a loss");
+  }
   const auto begin = std::chrono::steady_clock::now();
   if (watch.each && watched_ == nullptr) {
     std::vector<Output> fetches = TensorsOf(figures_);
@@ -244,10 +270,13 @@ std::optional<Evaluation> Inference::Evaluate(const EvaluationWatch& watch) {
   return evaluation;
 }
 
-Example Inference::ExportsOf(std::span<const Tensor> values) const {
+Example Inference::ExportsOf(std::span<const Tensor> values,
+                             int64_t rows) const {
   Example exports;
   for (size_t i = 0; i < values.size(); ++i) {
-    exports.Set(model_.exports[i].first, values[i]);
+    const std::string& name = model_.exports[i].first;
+    CheckExportRows(name, values[i].shape(), rows);
+    exports.Set(name, values[i]);
   }
   return exports;
 }
@@ -267,7 +296,7 @@ void Inference::Predict(const OnBatch& fn, const StopToken* stop) {
   Iterator batches = input_.MakeIterator(nullptr, run_.input_bytes);
   Example batch;
   while (!Stopped(stop) && batches.Next(&batch).ValueOrThrow()) {
-    if (!fn(batch, ExportsOf(predict_->Run(batch)))) return;
+    if (!fn(batch, ExportsOf(predict_->Run(batch), RowsOf(batch)))) return;
   }
 }
 

@@ -28,6 +28,12 @@ class DeviceThreads;
 
 }  // namespace sluice
 
+namespace SLUICE_INTERNAL sluice {
+
+class ScatteredVariables;
+
+}  // namespace sluice
+
 namespace SLUICE_PUBLIC sluice {
 
 // The results of a model on a set.
@@ -88,14 +94,19 @@ class Inference {
             const SessionOptions& options, const Workers& workers,
             DeviceThreads* devices, const PlaceFn& place = nullptr,
             int64_t steps = 1);
+  ~Inference();
 
   // Sets the values of the model's variables; other tensors (optimizer slots)
   // are ignored. Throws Error naming what does not fit; `source` says where the
-  // values are from.
+  // values are from. Of several workers this and LoadWeights are for rank 0,
+  // with whole values, before a HandOut.
   void SetVariables(const std::vector<NamedTensor>& values,
                     const std::string& source);
   // Sets the variables from a file (models/train/values/weights_file.h).
   void LoadWeights(const std::string& path);
+  // Gives all workers the variables that rank 0 has set, or their parts of
+  // them. Waits.
+  void HandOut();
   // Fixes the variables as they are, so that the model may be made faster
   // (Session::Freeze). Setting them is an error afterwards.
   void Freeze() { session_->Freeze(); }
@@ -108,10 +119,11 @@ class Inference {
   // Evaluates the whole set, whatever the size of the last batch. Returns
   // nullopt if `watch` cut it short. Waits for the other workers, which get the
   // same figures; `watch.each` is for one worker alone, and so is Predict.
+  // Throws Error for a model without a loss, which one that predicts may be.
   std::optional<Evaluation> Evaluate(const EvaluationWatch& watch = {});
 
   // Calls fn for each batch, until it returns false or `stop`, unless null,
-  // says so.
+  // says so. Throws Error if an export has not one row per example.
   void Predict(const OnBatch& fn, const StopToken* stop = nullptr);
 
   // The exports for one batch, in the model's order; the next call overwrites
@@ -144,8 +156,9 @@ class Inference {
   // `each`, unless null, wants to go on.
   bool EvaluateShare(BatchStep& step, const Example& share, const OnBatch& each,
                      MetricsOverSet& figures);
-  // Names `values`, those of the model's exports.
-  Example ExportsOf(std::span<const Tensor> values) const;
+  // Names `values`, those of the model's exports for a batch of `rows`
+  // examples. Throws Error (CheckExportRows).
+  Example ExportsOf(std::span<const Tensor> values, int64_t rows) const;
 
   RunContext run_;
   Workers workers_;
@@ -158,8 +171,9 @@ class Inference {
   std::unique_ptr<Features> features_;
   ModelSpec model_;
   bool meets_ = false;    // whether its steps meet those of other workers
-  NamedMetrics figures_;  // "loss", then the model's metrics
+  NamedMetrics figures_;  // "loss", if any, then the model's metrics
   std::unique_ptr<Session> session_;
+  std::unique_ptr<ScatteredVariables> scattered_;
   std::vector<std::unique_ptr<Session>> others_;  // of further devices
   // By device: fetches what the figures need.
   std::vector<std::unique_ptr<BatchStep>> evaluate_;

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "dist/collective/reduce.h"
 #include "engine/status.h"
 #include "engine/threads.h"
 #include "graph/session/cluster.h"
+#include "graph/traversal.h"
 #include "models/optim/reduce_gradients.h"
 
 namespace sluice {
@@ -18,29 +21,18 @@ std::vector<Operation> OperationsOf(const std::vector<Output>& outputs) {
   return {outputs.begin(), outputs.end()};
 }
 
-// All that `ends` need, but for collectives that others of them come after only
-// because they keep an order.
-std::set<const Node*> NodesBehind(const std::vector<Operation>& ends) {
-  std::set<const Node*> needed;
-  std::vector<const Node*> open;
-  for (const Operation& end : ends) open.push_back(&end.node());
-  while (!open.empty()) {
-    const Node* const node = open.back();
-    open.pop_back();
-    if (!needed.insert(node).second) continue;
-    for (const Output& input : node->inputs()) open.push_back(&input.node());
-    for (const Node* before : node->control_inputs()) {
-      const bool ordered = node->op().collective && before->op().collective;
-      if (!ordered) open.push_back(before);
-    }
-  }
-  return needed;
+using NodeSet = std::unordered_set<const Node*>;
+
+NodeSet NodesBehind(const std::vector<Operation>& ends) {
+  std::vector<const Node*> nodes;
+  for (const Operation& end : ends) nodes.push_back(&end.node());
+  return Needed(nodes);
 }
 
 std::vector<const Node*> ReductionsOf(const Graph& graph,
                                       const Operation& train,
                                       const Output& loss) {
-  const std::set<const Node*> needed = NodesBehind({train, loss});
+  const NodeSet needed = NodesBehind({train, loss});
   std::vector<const Node*> reductions;
   for (const auto& node : graph.nodes()) {
     if (!node->op().collective || !needed.contains(node.get())) continue;
@@ -77,8 +69,7 @@ void CheckMeans(const std::vector<const Node*>& reductions) {
 // That nothing is left out of what is written beside the training's own updates
 // (`beside`): leaves write it, are put back (LeafGradients), and `train` then
 // writes the mean.
-void CheckUpdates(const std::vector<Operation>& beside,
-                  const std::set<const Node*>& by_leaf,
+void CheckUpdates(const std::vector<Operation>& beside, const NodeSet& by_leaf,
                   const Operation& train) {
   std::set<Output> means;
   for (const Node* write : WritesOf({train})) {
@@ -98,7 +89,7 @@ void CheckUpdates(const std::vector<Operation>& beside,
   }
 }
 
-std::vector<Output> VariablesIn(const std::set<const Node*>& nodes) {
+std::vector<Output> VariablesIn(const NodeSet& nodes) {
   std::vector<Output> variables;
   for (const Node* node : nodes) {
     if (node->IsVariable()) variables.push_back(node->output(0));
@@ -107,7 +98,7 @@ std::vector<Output> VariablesIn(const std::set<const Node*>& nodes) {
 }
 
 // The variables that are written by leaves.
-std::vector<Output> WrittenBy(const std::set<const Node*>& by_leaf) {
+std::vector<Output> WrittenBy(const NodeSet& by_leaf) {
   std::vector<Output> written;
   for (const Node* node : by_leaf) {
     for (int i = 0; i < node->mutates(); ++i) {

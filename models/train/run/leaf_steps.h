@@ -7,9 +7,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "graph/session/session.h"
@@ -93,7 +93,7 @@ class LeafSteps {
   const Workers& workers_;
   const Options options_;
   const std::vector<const Node*> reductions_;
-  const std::set<const Node*> by_leaf_;
+  const std::unordered_set<const Node*> by_leaf_;
   std::vector<size_t> here_;  // of the reductions
   std::unique_ptr<Mirrors> mirrors_;
   std::vector<std::unique_ptr<LeafGradients>> gradients_;  // by device

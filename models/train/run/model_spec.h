@@ -63,14 +63,18 @@ class Features {
   mutable std::map<std::string, Output, std::less<>> floats_;
 };
 
+// `Main` refuses metrics and exports of equal names, and those that the events
+// of --json have for something else, such as "loss", "step" or "index".
 struct ModelSpec {
-  // A floating-point scalar, the mean over the batch.
-  Output loss;
+  // A floating-point scalar, the mean over the batch. In Mode::kPredict it may
+  // be left out.
+  Output loss = {};
   // Each is one value per example, or the batch's mean as a scalar, or a metric
   // with a state over the set (models/nn/metrics.h). The first one decides
   // which checkpoint is best and when to stop early.
   NamedMetrics metrics = {};
-  // The outputs of prediction and of exported models: one row per example.
+  // The outputs of prediction and of exported models: one row per example. A
+  // scalar is an error when the model is made, other rows are when it predicts.
   NamedOutputs exports = {};
   // Further tensors for TensorBoard: scalars as such, others as histograms.
   NamedOutputs summaries = {};

@@ -19,6 +19,7 @@
 #include "models/optim/name_pattern.h"
 #include "models/optim/schedule.h"
 #include "models/train/run/backup_steps.h"
+#include "models/train/run/check_model.h"
 #include "models/train/run/leaf_steps.h"
 #include "models/train/run/scattered_variables.h"
 #include "models/train/run/served_tables.h"
@@ -87,16 +88,6 @@ RunContext ForInput(const RunContext& run, int64_t steps) {
   return of_input;
 }
 
-RunContext WithRank(const RunContext& run, const Workers& workers) {
-  RunContext of_worker = run;
-  of_worker.elastic = workers.elastic();
-  if (workers.leaves() == 1) return of_worker;
-  of_worker.rank = workers.mine().begin;
-  of_worker.size = workers.leaves();
-  of_worker.own = workers.mine().size();
-  return of_worker;
-}
-
 Workers WorkersOf(const TrainingOptions& options) {
   return Workers(options.session.collective.get(), options.virtual_workers,
                  options.mirrored.devices.size(), options.pipeline.count);
@@ -129,7 +120,7 @@ bool AllCopyBatches(const Workers& workers, const SessionOptions& session) {
 TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                          const TrainingOptions& options)
     : spec_(spec),
-      context_(WithRank(context, WorkersOf(options))),
+      context_(WorkersOf(options).WithRank(context)),
       options_(options),
       workers_(WorkersOf(options)),
       backed_(options.servers.any() && options.servers.backups &&
@@ -211,11 +202,7 @@ void TrainingRun::MakeModel(std::vector<BytesToFloats> to_floats) {
   });
   Scope root(graph_);
   model_ = spec_.model(root, *features_, context_);
-  if (!model_.loss.valid()) {
-    throw Error(
-        Code::kInvalidArgument,
-        fmt::format("{}: the model function returned no loss", spec_.name));
-  }
+  CheckModel(spec_.name, model_, context_.mode);
   if (options_.pipeline.any()) CutModel();
   model_variables_ = graph_.Variables();
   CheckFrozen(options_.freeze, model_variables_);

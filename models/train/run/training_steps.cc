@@ -67,11 +67,6 @@ bool TrainingRun::Step(bool measure) {
   const bool measure_input = step_ % kStepsToMeasureInput == 0;
   input_stages_->Measure(measure_input);
   if (measure_input) ++measured_inputs_;
-  const auto exchanged = [&] {
-    return workers_.seconds() +
-           SecondsForServers(options_.servers, session_->options());
-  };
-  const double before = exchanged();
   if (workers_.elastic()) position_before_ = batches_[0].SavePosition();
   Timed(&training_seconds_, [&] {
     Timed(&input_seconds_, [&] { trained = NextOfEach(batches_, &shares_); });
@@ -86,7 +81,6 @@ bool TrainingRun::Step(bool measure) {
       TrainOnBatch(measure);
     }
   });
-  exchange_seconds_ += exchanged() - before;
   if (!trained && !knows_total_steps()) {
     snapshot_is_old_ = true;  // of the input's position
     for (Iterator& batches : batches_) ThrowIfError(batches.NextEpoch());
@@ -95,6 +89,11 @@ bool TrainingRun::Step(bool measure) {
 }
 
 void TrainingRun::TrainOnBatch(bool measure) {
+  const auto exchanged = [&] {
+    return workers_.seconds() +
+           SecondsForServers(options_.servers, session_->options());
+  };
+  const double before = exchanged();
   snapshot_is_old_ = true;
   together_ = !apart_ && !scattered_->any();
   // Until nothing has thrown.
@@ -109,6 +108,7 @@ void TrainingRun::TrainOnBatch(bool measure) {
   }
   sound_ = sound;
   if (measure && plain.valid()) MeasurePlain(plain.Wait());
+  exchange_seconds_ += exchanged() - before;
 }
 
 // While an accelerator computes a step the host makes the next batch and

@@ -30,6 +30,23 @@ struct Say {
 // Bytes of a text that comes in pieces.
 constexpr int64_t kMostLongText = int64_t{1} << 34;
 
+// The states of a worker's leaves as they travel: one behind another, each as
+// the number of its numbers and these.
+std::string BytesOf(const std::vector<MetricsOverSet>& leaves) {
+  std::string bytes;
+  const auto add = [&](std::span<const double> numbers) {
+    bytes.append(reinterpret_cast<const char*>(numbers.data()),
+                 numbers.size_bytes());
+  };
+  for (const MetricsOverSet& leaf : leaves) {
+    const std::vector<double> state = leaf.State();
+    const auto count = static_cast<double>(state.size());
+    add({&count, 1});
+    add(state);
+  }
+  return bytes;
+}
+
 // Of bytes that another worker has sent, which may be any.
 bool FlagOf(uint8_t byte, int rank) {
   if (byte <= 1) return byte == 1;
@@ -101,6 +118,15 @@ double Workers::seconds() const {
   const double all = collective_->seconds();
   if (stages_ == 1 || replicas() == 1) return all;
   return all + collective_->Subgroup(kStageGroup)->seconds();
+}
+
+RunContext Workers::WithRank(RunContext run) const {
+  run.elastic = elastic();
+  if (leaves() == 1) return run;
+  run.rank = mine().begin;
+  run.size = leaves();
+  run.own = mine().size();
+  return run;
 }
 
 std::vector<Dataset> Workers::SharesOf(const Dataset& whole) const {
@@ -175,23 +201,18 @@ void Workers::RequireSame(std::string_view what, std::string_view text) const {
   }
 }
 
-// A worker's leaves travel one behind another, each as the number of its
-// numbers and these.
 MetricsOverSet Workers::Merged(const NamedMetrics& metrics,
                                std::vector<MetricsOverSet> mine) const {
   if (!as_several()) return std::move(mine[0]);
-  std::vector<double> numbers;
-  for (const MetricsOverSet& leaf : mine) {
-    const std::vector<double> state = leaf.State();
-    numbers.push_back(static_cast<double>(state.size()));
-    numbers.insert(numbers.end(), state.begin(), state.end());
+  std::vector<std::string> states = {BytesOf(mine)};
+  if (several()) {
+    states =
+        dist::GatherTexts(*collective_, "metrics", states[0], kMostLongText)
+            .ValueOrThrow();
   }
-  const std::vector<std::string> states =
-      Gather("metrics", {reinterpret_cast<const char*>(numbers.data()),
-                         numbers.size() * sizeof(double)});
   MetricsOverSet merged(metrics);
   for (size_t rank = 0; rank < states.size(); ++rank) {
-    const std::string& bytes = states[rank];
+    const std::string bytes = std::move(states[rank]);
     if (bytes.empty()) continue;  // of who has no leaves
     if (bytes.size() % sizeof(double) != 0) {
       throw Error(Code::kDataLoss,

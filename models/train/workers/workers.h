@@ -25,6 +25,7 @@
 #include "io/checkpoints/checkpoint.h"
 #include "io/pipeline/dataset.h"
 #include "models/nn/metrics.h"
+#include "models/run_context.h"
 #include "models/train/workers/reporter.h"
 
 namespace SLUICE_PUBLIC sluice {
@@ -91,6 +92,9 @@ class Workers {
     return Workers(collective_, virtual_workers_,
                    static_cast<size_t>(devices_));
   }
+  // `run` as the program's functions are to see it here, with the first of this
+  // worker's leaves for its rank.
+  RunContext WithRank(RunContext run) const;
   // The share of a dataset of each of this worker's leaves.
   std::vector<Dataset> SharesOf(const Dataset& whole) const;
   // How many examples of a batch of n the first of this worker's leaves gets

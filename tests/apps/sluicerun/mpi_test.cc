@@ -98,6 +98,27 @@ TEST_CASE("under mpirun what is beside the computation changes no bit") {
   CheckSameTensors(NewestTensors(folder / "on"), NewestTensors(folder / "off"));
 }
 
+// The very same accuracy: that of one process, of as many digits.
+TEST_CASE("under mpirun an evaluation is that of one process") {
+  if (!HasMpi()) return;
+  TemporaryFolder folder;
+  const std::string log = folder / "log";
+  REQUIRE(RunMnist(Training(log, {"--steps", "8"})).code == 0);
+  const auto figures = [](const std::string& out) {
+    const size_t begin = out.find("accuracy");
+    REQUIRE(begin != std::string::npos);
+    return out.substr(begin, out.find(';') - begin);
+  };
+  const std::string alone = figures(RunMnist({"eval", "--log-dir", log}).out);
+  for (const int size : {2, 3}) {
+    const Outcome outcome = UnderMpi(size, {"eval", "--log-dir", log});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    CHECK(testing::Lines(outcome.out) == 1);
+    CHECK(figures(outcome.out) == alone);
+  }
+}
+
 TEST_CASE("under mpirun a training ends, and goes on") {
   if (!HasMpi()) return;
   TemporaryFolder folder;

@@ -364,7 +364,6 @@ TEST_CASE("a server that stands still for long is one that comes back") {
 }
 
 TEST_CASE("what does not go together is one line") {
-  TemporaryFolder folder;
   const auto refused = [](const Outcome& outcome, int code,
                           const std::string& part) {
     CAPTURE(outcome.err);
@@ -402,15 +401,10 @@ TEST_CASE("what does not go together is one line") {
           "which only --strategy ps uses");
   refused(testing::RunProgram(kLauncher, {"-n", "1", "--ps", "0", "true"}), 2,
           "--ps");
-  Words eval = {"-n", "1", "--ps", "1", testing::kMnist};
-  for (const std::string& word : OnMnist("eval", {"--log-dir", folder / "log"}))
-    eval.push_back(word);
-  refused(testing::RunProgram(kLauncher, eval), 1, "for one process");
   refused(RunJob(2, 1, {"--consistency", "async", "--accumulate", "2"}), 1,
           "gradient accumulation is for workers that do each step together");
   refused(RunJob(2, 1, {"--consistency", "async", "--precision", "fp16"}), 1,
           "loss scaling (fp16)");
-  refused(RunJob(1, 1, {"--find-rate", folder / "page"}), 1, "for one process");
   refused(RunJob(1, 1, {"--variables", "gpu"}), 1, "/job:ps/task:0/gpu:0");
 }
 

@@ -292,17 +292,11 @@ TEST_CASE("a job that is stopped goes on when it is continued") {
   CHECK(Contains(process.out(), "\"step\":3000,"));
 }
 
-TEST_CASE("what is for one process is refused for several") {
-  TemporaryFolder folder;
-  const auto refused = [](const Outcome& outcome, const std::string& part) {
-    CAPTURE(outcome.err);
-    CHECK(outcome.code == 1);
-    CHECK(Contains(outcome.err, part));
-  };
-  refused(RunJob(2, {"--find-rate", folder / "page"}), "for one process");
-  refused(RunJob(2, {"--fast-dev-run"}), "for one process");
-  refused(RunJob(2, {"--log-dir", folder / "log"}, "eval"), "for one process");
-  refused(RunJob(3, {"--batch-size", "2"}), "batches of 2");
+TEST_CASE("batches that do not go round are refused") {
+  const Outcome outcome = RunJob(3, {"--batch-size", "2"});
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 1);
+  CHECK(Contains(outcome.err, "batches of 2"));
 }
 
 TEST_CASE("each by itself, if that is asked for, but not in one folder") {

@@ -171,6 +171,16 @@ TEST_CASE("whole numbers are printed whole") {
         "0: counts 1 (70000)\n");
 }
 
+TEST_CASE("a row without elements is an empty list") {
+  const Example none = {{"boxes", Tensor(DType::kFloat32, {2, 0})},
+                        {"ids", Tensor(DType::kInt64, {2, 0, 4})}};
+  CHECK(testing::StdoutOf([&] { PredictionPrinter({}).Print(none); }) ==
+        "0: boxes [] ids []\n1: boxes [] ids []\n");
+  const std::string json =
+      testing::StdoutOf([&] { PredictionPrinter({.json = true}).Print(none); });
+  CHECK(Objects(json)[1]["boxes"] == Json::array());
+}
+
 TEST_CASE("what is no number is the least probable") {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   const auto top = [](const std::vector<float>& values) {

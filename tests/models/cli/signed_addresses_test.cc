@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "models/cli/recorded_flags.h"
 #include "models/cli/results.h"
-#include "models/cli/run_record.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {

@@ -15,6 +15,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/toy_training.h"
+#include "tests/support/worker_threads.h"
 
 namespace sluice {
 namespace {
@@ -323,6 +324,55 @@ TEST_CASE("sweeps that are none") {
                    "wanted learning rates"));
   }
   CHECK(FindRate(Quadratic(1), Run(), {}, {.steps = 2}).rates.size() == 2);
+}
+
+// Of which rank 0 alone has the weights.
+TEST_CASE("several workers find what one does") {
+  TemporaryFolder folder;
+  TrainingOptions training;
+  training.log_dir = folder.path();
+  const std::string weights =
+      Trainer(testing::PlainSpec(), ToyRun(1), training).Train().checkpoint;
+  const auto search = [&](int workers, const StopToken* stop, int told) {
+    std::vector<RateCurve> curves(static_cast<size_t>(workers));
+    testing::Task task{.spec = [](int) { return testing::PlainSpec(); },
+                       .run = ToyRun(10)};
+    task.options = [&](int rank) {
+      TrainingOptions options;
+      options.weights = rank == 0 ? weights : folder / "none";
+      if (rank == told) options.stop = stop;
+      return options;
+    };
+    const auto errors = testing::InWorkers(
+        workers, task, [&](int rank, const TrainingOptions& options) {
+          curves[static_cast<size_t>(rank)] =
+              FindRate(task.spec(rank), task.run, options,
+                       {.least = 1e-4, .most = 1e3, .steps = 60});
+        });
+    for (const std::string& error : errors) REQUIRE(error == "");
+    return curves;
+  };
+  const RateCurve one = search(1, nullptr, 0)[0];
+  REQUIRE(one.suggested.has_value());
+  CHECK(one.interrupted == "");
+  for (const RateCurve& each : search(3, nullptr, 0)) {
+    CHECK(each.rates == one.rates);
+    CHECK(each.diverged == one.diverged);
+    REQUIRE(each.losses.size() == one.losses.size());
+    // Rounding grows where it diverges.
+    for (size_t i = 0; i < one.losses.size() / 2; ++i) {
+      CHECK(each.losses[i] == doctest::Approx(one.losses[i]).epsilon(1e-3));
+    }
+    CHECK(*each.suggested == doctest::Approx(*one.suggested).epsilon(0.5));
+  }
+  for (const int told : {0, 2}) {
+    const testing::ToldAtQuestion stop(5);
+    for (const RateCurve& each : search(3, &stop, told)) {
+      CHECK(each.rates.size() == 5);
+      CHECK(each.interrupted ==
+            (told == 0 ? "told to" : "rank 2 of 3: told to"));
+    }
+  }
 }
 
 }  // namespace

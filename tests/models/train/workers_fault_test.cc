@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <limits>
+#include <mutex>
 #include <random>
+#include <set>
 
 #include "io/checkpoints/checkpoint.h"
 #include "models/train/hooks/hooks.h"
@@ -169,6 +171,40 @@ TEST_CASE("a bad example of one worker is found by all") {
       CHECK(each.error == all[0].error);
     }
   }
+}
+
+// Rank 1 cannot read an example a second time.
+TEST_CASE("who fails while a bad loss is looked for is named beside it") {
+  std::mutex mutex;
+  std::set<float> read;
+  Task task{.run = ToyRun(3)};
+  task.spec = [&](int) {
+    TrainerSpec spec = PlainSpec();
+    spec.input = [&](const RunContext& run) {
+      return testing::Points(run).Map([&, run](Example& batch) {
+        if (!run.training()) return;
+        Tensor x = batch["x"].Clone();
+        if (run.rank == 0 && batch["label"].IntAt(0) == 2) {
+          x.data<float>()[0] = std::numeric_limits<float>::infinity();
+        }
+        const std::lock_guard lock(mutex);
+        if (run.rank == 1 && !read.insert(x.data<float>()[0]).second) {
+          throw Error(Code::kDataLoss, "it is damaged");
+        }
+        batch["x"] = x;
+      });
+    };
+    return spec;
+  };
+  const std::vector<Trained> all = TrainWith(2, task);
+  for (const Trained& each : all) {
+    CAPTURE(each.error);
+    CHECK(each.error.starts_with("step "));
+    CHECK(Contains(each.error, "the loss is"));
+    CHECK(Contains(each.error, "running the steps again failed: "));
+  }
+  CHECK(Contains(all[0].error, "rank 1"));
+  CHECK(Contains(all[1].error, "it is damaged"));
 }
 
 // Rank 0's snapshot is renewed with each save, the others' are not.

@@ -219,6 +219,19 @@ TEST_CASE("a checkpoint is a whole, for any number of workers") {
     CHECK(*evaluation->Find(name) == doctest::Approx(value).epsilon(1e-5));
   }
   trainer.Export(JoinPath(folder.path(), "export"));
+  // Several have parts of it again.
+  for (const int workers : {2, 3}) {
+    for (const testing::Evaluated& each :
+         testing::EvaluateWith(workers, Saving(folder.path(), 3))) {
+      REQUIRE(each.error == "");
+      CHECK(each.evaluation->step == evaluation->step);
+      for (const auto& [name, value] : evaluation->values) {
+        CAPTURE(name);
+        CHECK(*each.evaluation->Find(name) ==
+              doctest::Approx(value).epsilon(1e-5));
+      }
+    }
+  }
 }
 
 TEST_CASE("what is begun with weights of a file is cut, too") {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "dist/collective/texts.h"
 #include "engine/status.h"
 #include "graph/builder.h"
 #include "models/nn/metrics.h"
@@ -81,6 +82,27 @@ TEST_CASE("metrics of rank 0 are whole numbers of bytes") {
     const std::string error = ErrorOf(
         [&] { (void)Workers(&collective).Merged(metrics, std::move(mine)); });
     CHECK(Contains(error, "metrics of rank 0 are") == (bytes % 8 != 0));
+  }
+}
+
+// Of numbers that are all 0, which are none of any metric.
+TEST_CASE("metrics may be longer than texts, but not any length") {
+  Graph graph;
+  const NamedMetrics metrics = {
+      {"perplexity", Perplexity(graph.Placeholder("s", DType::kFloat32, {2}))}};
+  const auto error_of = [&](int64_t length) {
+    const std::string said = BytesOf(length);
+    StrangeCollective collective(1, 2, said);
+    std::vector<MetricsOverSet> mine;
+    mine.emplace_back(metrics);
+    return ErrorOf(
+        [&] { (void)Workers(&collective).Merged(metrics, std::move(mine)); });
+  };
+  CHECK(Contains(error_of(dist::kMostText + 8),
+                 "metric 'perplexity': its numbers are missing"));
+  for (const int64_t length : {int64_t{-8}, (int64_t{1} << 34) + 8,
+                               std::numeric_limits<int64_t>::max()}) {
+    CHECK(Contains(error_of(length), "metrics of rank 0: "));
   }
 }
 
