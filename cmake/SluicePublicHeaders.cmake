@@ -60,6 +60,7 @@ set(SLUICE_PUBLIC_HEADERS
   graph/ops/slice.h
   graph/ops/softmax.h
   graph/ops/state.h
+  graph/reuse_variables.h
   graph/session/session.h
   graph/step_request.h
   graph/text/text.h

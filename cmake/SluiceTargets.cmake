@@ -3,7 +3,7 @@
 add_library(sluice_warnings INTERFACE)
 target_compile_options(sluice_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
-  -Werror
+  $<$<BOOL:${PROJECT_IS_TOP_LEVEL}>:-Werror>
   $<$<CXX_COMPILER_ID:GNU>:-Wno-missing-field-initializers>
   # g++ 12 warns of "a" + std::string at -O2 and above (GCC bug 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
@@ -232,7 +232,7 @@ function(sluice_sources target folder)
   set(hot ${sources})
   list(FILTER hot INCLUDE REGEX "/(kernels/|dist/collective/reduce\\.cc$)")
   set_property(SOURCE ${hot} TARGET_DIRECTORY ${target}
-    APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+    APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release,RelWithDebInfo>:-O3>)
   # std::string::resize_and_overwrite; the file does without where it must.
   set(newer ${PROJECT_SOURCE_DIR}/io/files/grow_text.cc)
   if(newer IN_LIST sources AND cxx_std_23 IN_LIST CMAKE_CXX_COMPILE_FEATURES)
