@@ -7,6 +7,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "graph/compile/dependencies.h"
 #include "graph/compile/evaluate.h"
 #include "graph/compile/extract.h"
 #include "graph/compile/memory_plan.h"
@@ -69,8 +70,8 @@ class Lowering {
     for (Node* node : order) SLUICE_RETURN_IF_ERROR(Visit(*node));
     PlaceBuffers();
     plan_.dataflow = !plan_.checked && ChooseDataflow();
-    if (plan_.dataflow) AddReuseDependencies();
-    WriteDependencies();
+    if (plan_.dataflow) AddReuseWaits(ArenaUses(), &waits_);
+    WriteDependencies(std::move(waits_), &plan_);
     return std::move(plan_);
   }
 
@@ -371,100 +372,39 @@ class Lowering {
     }
   }
 
-  // Dataflow pays when most of the work is in nodes too small to use all
-  // threads by themselves, and branches could overlap: when the longest chain
-  // is well below the sum. Cost is the bytes a node touches, the constant its
-  // fixed price.
   bool ChooseDataflow() const {
     if (device_.accelerator() != nullptr) return false;  // it has a queue
     if (mode_ != ExecutorMode::kAuto) {
       return mode_ == ExecutorMode::kDataflow && plan_.pending.empty();
     }
-    constexpr double kFixedBytes = 1 << 10;
-    constexpr double kSmallBytes = 1 << 16;
-    const size_t n = plan_.instructions.size();
-    std::vector<double> finish(n);
-    double total = 0, small = 0, longest = 0;
-    for (size_t i = 0; i < n; ++i) {
-      const Instruction& instruction = plan_.instructions[i];
-      double cost = kFixedBytes;
+    return plan_.pending.empty() && DataflowPays(BytesTouched(), waits_);
+  }
+
+  // By each instruction.
+  std::vector<double> BytesTouched() const {
+    std::vector<double> bytes;
+    for (const Instruction& instruction : plan_.instructions) {
+      double sum = 0;
       const int operands = instruction.num_inputs + instruction.num_outputs;
       for (int o = 0; o < operands; ++o) {
-        cost += static_cast<double>(
+        sum += static_cast<double>(
             storages_[operands_[instruction.first_location + o]].bytes);
       }
-      double start = 0;
-      for (int w : waits_[i]) start = std::max(start, finish[w]);
-      finish[i] = start + cost;
-      longest = std::max(longest, finish[i]);
-      total += cost;
-      if (cost < kSmallBytes) small += cost;
+      bytes.push_back(sum);
     }
-    return plan_.pending.empty() && n >= 16 && small > 0.5 * total &&
-           total > 1.5 * longest;
+    return bytes;
   }
 
-  // A buffer at an address that another used before: its writer waits for
-  // everyone who touched the other.
-  void AddReuseDependencies() {
-    struct Segment {
-      size_t end;
-      int storage;
-    };
-    std::map<size_t, Segment> segments;  // by begin; they never overlap
-    std::vector<int> by_first;
+  // The arena's buffers and who touches them.
+  std::vector<ArenaUse> ArenaUses() const {
+    std::vector<ArenaUse> uses;
     for (size_t s = 0; s < storages_.size(); ++s) {
-      if (storages_[s].placed() && storages_[s].bytes) {
-        by_first.push_back(static_cast<int>(s));
-      }
+      const Storage& storage = storages_[s];
+      if (!storage.placed() || storage.bytes == 0) continue;
+      uses.push_back(
+          {offsets_[s], offsets_[s] + storage.bytes, &storage.touched});
     }
-    std::stable_sort(by_first.begin(), by_first.end(), [&](int a, int b) {
-      return storages_[a].touched.front() < storages_[b].touched.front();
-    });
-    for (int s : by_first) {
-      const size_t begin = offsets_[s], end = begin + storages_[s].bytes;
-      const int writer = storages_[s].touched.front();
-      auto it = segments.upper_bound(begin);
-      if (it != segments.begin()) --it;
-      while (it != segments.end() && it->first < end) {
-        const size_t old_begin = it->first;
-        const Segment old = it->second;
-        if (old.end <= begin) {
-          ++it;
-          continue;
-        }
-        for (int user : storages_[old.storage].touched) {
-          if (user != writer) waits_[writer].push_back(user);
-        }
-        it = segments.erase(it);
-        if (old_begin < begin) segments[old_begin] = {begin, old.storage};
-        if (old.end > end) it = segments.insert_or_assign(end, old).first;
-      }
-      segments[begin] = {end, s};
-    }
-  }
-
-  void WriteDependencies() {
-    const size_t n = plan_.instructions.size();
-    std::vector<std::vector<uint32_t>> successors(n);
-    for (size_t i = 0; i < n; ++i) {
-      std::vector<int>& waits = waits_[i];
-      std::sort(waits.begin(), waits.end());
-      waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
-      plan_.instructions[i].dependencies = static_cast<uint32_t>(waits.size());
-      for (int w : waits) {
-        SLUICE_CHECK(w < static_cast<int>(i));
-        successors[w].push_back(static_cast<uint32_t>(i));
-      }
-    }
-    for (size_t i = 0; i < n; ++i) {
-      plan_.instructions[i].first_successor =
-          static_cast<uint32_t>(plan_.successors.size());
-      plan_.instructions[i].num_successors =
-          static_cast<uint32_t>(successors[i].size());
-      plan_.successors.insert(plan_.successors.end(), successors[i].begin(),
-                              successors[i].end());
-    }
+    return uses;
   }
 
   const StepPart& part_;
@@ -480,7 +420,7 @@ class Lowering {
   std::map<Output, int> storage_of_;
   std::vector<int> operands_;  // storages, parallel to plan_.locations
   std::unordered_map<const Node*, Positions> after_;
-  std::vector<std::vector<int>> waits_;      // parallel to plan_.instructions
+  Waits waits_;
   std::set<uint32_t> written_, read_;        // variables
   std::map<const Node*, uint32_t> started_;  // by what has a wait
 };
