@@ -19,10 +19,19 @@ std::string WrittenTo(std::FILE* stream, Fn&& fn) {
   const int number = ::fileno(stream);
   const int before = ::dup(number);
   ::dup2(::fileno(file), number);
-  fn();
-  std::fflush(stream);
-  ::dup2(before, number);
-  ::close(before);
+  const auto restore = [&] {
+    std::fflush(stream);
+    ::dup2(before, number);
+    ::close(before);
+  };
+  try {
+    fn();
+  } catch (...) {  // what the tests say from here on is to be seen
+    restore();
+    std::fclose(file);
+    throw;
+  }
+  restore();
   std::rewind(file);
   std::string text;
   for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) {
